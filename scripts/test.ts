@@ -1,0 +1,176 @@
+/**
+ * Runs the tests and ends with one line, `N passed, N failed, N skipped`.
+ *   node scripts/test.ts [--layer unit|dataplane|lab] [PATTERN...]
+ * unit: no privileges, in parallel. dataplane: the Rust crate. lab: root, network namespaces, one at a time.
+ */
+
+import { spawn } from "node:child_process";
+import { globSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { countCargo, countTap, type TestCounts } from "./test-report.ts";
+
+type Layer = "unit" | "dataplane" | "lab";
+
+interface Job {
+  readonly name: string;
+  readonly layer: Layer;
+  readonly argv: readonly [string, ...string[]];
+  readonly timeoutMs: number;
+  readonly count: (text: string) => TestCounts | Promise<TestCounts>;
+}
+
+interface Outcome {
+  readonly job: Job;
+  readonly counts: TestCounts;
+  readonly seconds: number;
+}
+
+const UNIT_TIMEOUT_MS = 120_000;
+const LAB_TIMEOUT_MS = 1_500_000;
+const UNIT_PARALLEL = 2;
+/** Bound of what is kept of one program's output, in characters. */
+const OUTPUT_MAX = 32 * 1024 * 1024;
+
+const tapJob = (file: string, layer: Layer): Job => ({
+  name: file,
+  layer,
+  argv: [process.execPath, file],
+  timeoutMs: layer === "unit" ? UNIT_TIMEOUT_MS : LAB_TIMEOUT_MS,
+  count: countTap,
+});
+
+const findJobs = (): Job[] => {
+  const lab = globSync([
+    "netsim/lab/**/*.test.ts",
+    "netsim/cluster/**/*.test.ts",
+    "dataplane/*.test.ts",
+  ]);
+  const unit = globSync(
+    "{src,gateway,agent,controller,cli,charts,scripts,netsim}/**/*.test.ts",
+  ).filter((file) => !lab.includes(file));
+  const cargo = ["cargo", "test", "--locked", "--manifest-path", "dataplane/Cargo.toml"] as const;
+  return [
+    ...unit.toSorted().map((file) => tapJob(file, "unit")),
+    {
+      name: "dataplane (cargo test)",
+      layer: "dataplane",
+      argv: [...cargo],
+      timeoutMs: LAB_TIMEOUT_MS,
+      count: countCargo,
+    },
+    ...lab.toSorted().map((file) => tapJob(file, "lab")),
+  ];
+};
+
+/** Runs one program in its own process group, so that a program over its time is ended with all it started. */
+const execute = (job: Job): Promise<{ text: string; errors: string; ended: string | null }> =>
+  new Promise((resolve) => {
+    const [command, ...args] = job.argv;
+    const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], detached: true });
+    let text = "";
+    let errors = "";
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      if (child.pid !== undefined) process.kill(-child.pid, "SIGTERM");
+      setTimeout(
+        () =>
+          child.pid !== undefined && child.exitCode === null && process.kill(-child.pid, "SIGKILL"),
+        20_000,
+      ).unref();
+    }, job.timeoutMs);
+    child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+      if (text.length < OUTPUT_MAX) text += chunk;
+    });
+    child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+      if (errors.length < OUTPUT_MAX) errors += chunk;
+    });
+    child.on("error", (error) =>
+      resolve({ text, errors, ended: `could not start: ${error.message}` }),
+    );
+    child.on("close", (code, signal) => {
+      clearTimeout(timer);
+      const ended = isLate
+        ? `was ended after ${job.timeoutMs / 1000} s`
+        : code === 0
+          ? null
+          : `exited with ${signal ?? `code ${code}`}`;
+      resolve({ text, errors, ended });
+    });
+  });
+
+const runJob = async (job: Job): Promise<Outcome> => {
+  const start = performance.now();
+  const { text, errors, ended } = await execute(job);
+  let counts = await job.count(text);
+  const ran = counts.passed + counts.failed + counts.skipped;
+  if ((ended !== null && counts.failed === 0) || ran === 0) {
+    const tail = `${text}\n${errors}`.trimEnd().split("\n").slice(-40).join("\n");
+    const failure = { title: "(file)", detail: `${job.name} ${ended ?? "ran no test"}\n${tail}` };
+    counts = { ...counts, failed: counts.failed + 1, failures: [...counts.failures, failure] };
+  }
+  return { job, counts, seconds: (performance.now() - start) / 1000 };
+};
+
+const indent = (text: string): string => text.replaceAll(/^/gm, "      ");
+
+const show = ({ job, counts, seconds }: Outcome): void => {
+  const parts = [`${counts.passed} passed`];
+  if (counts.failed > 0) parts.push(`${counts.failed} failed`);
+  if (counts.skipped > 0) parts.push(`${counts.skipped} skipped`);
+  const verdict = counts.failed > 0 ? "FAIL" : "ok  ";
+  console.log(`${verdict} ${seconds.toFixed(1).padStart(7)}s  ${job.name}: ${parts.join(", ")}`);
+  for (const { title, detail } of counts.failures)
+    console.log(`    not ok: ${title}\n${indent(detail)}`);
+  for (const { title, reason } of counts.skips) console.log(`    skipped: ${title}: ${reason}`);
+};
+
+const runAll = async (jobs: readonly Job[], parallel: number): Promise<Outcome[]> => {
+  const queue = [...jobs];
+  const outcomes: Outcome[] = [];
+  const worker = async (): Promise<void> => {
+    for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
+      const outcome = await runJob(job);
+      show(outcome);
+      outcomes.push(outcome);
+    }
+  };
+  await Promise.all(Array.from({ length: parallel }, worker));
+  return outcomes;
+};
+
+const main = async (): Promise<number> => {
+  const { values, positionals } = parseArgs({
+    options: { layer: { type: "string", multiple: true }, help: { type: "boolean", short: "h" } },
+    allowPositionals: true,
+  });
+  if (values.help === true) {
+    console.log(
+      "usage: test.ts [--layer unit|dataplane|lab]... [PATTERN...]\nPATTERN: part of a test file's path",
+    );
+    return 0;
+  }
+  const wanted = findJobs().filter(
+    (job) =>
+      (values.layer === undefined || values.layer.includes(job.layer)) &&
+      (positionals.length === 0 || positionals.some((part) => job.name.includes(part))),
+  );
+  const outcomes = [
+    ...(await runAll(
+      wanted.filter((job) => job.layer === "unit"),
+      UNIT_PARALLEL,
+    )),
+    ...(await runAll(
+      wanted.filter((job) => job.layer !== "unit"),
+      1,
+    )),
+  ];
+  const sum = (pick: (counts: TestCounts) => number): number =>
+    outcomes.reduce((total, outcome) => total + pick(outcome.counts), 0);
+  const failed = sum((counts) => counts.failed);
+  const passed = sum((counts) => counts.passed);
+  console.log(`${passed} passed, ${failed} failed, ${sum((counts) => counts.skipped)} skipped`);
+  return failed === 0 && passed > 0 ? 0 : 1;
+};
+
+process.exitCode = await main();
