@@ -14,7 +14,7 @@ export interface LogOptions {
 }
 
 /** Field names whose values never leave the process, whoever put them into a field. */
-const SECRET_FIELDS = /^(privateKey|key|token|password|master|authorization|secret|clientKey|data)$/iu;
+const SECRET_FIELDS = /^(privateKey|token|tokenData|password|master|authorization|secret|clientKey|data)$/iu;
 
 /** Nested fields are followed this deep; what lies deeper is left out. */
 const FIELD_DEPTH_MAX = 6;
