@@ -1,0 +1,224 @@
+/** One cluster's etcd, kube-apiserver, controllers and scheduler, as processes of one namespace of the lab. */
+
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Namespace, Running } from "#netsim/lab/lab.ts";
+import { openKubectl, waitUntilReady } from "./kubectl.ts";
+import type { Kubectl, KubectlSpec } from "./kubectl.ts";
+import { administrator, openKeys } from "./pki.ts";
+import type { ClusterKeys } from "./pki.ts";
+import type { Programs } from "./programs.ts";
+
+export interface ControlPlaneSpec {
+  readonly name: string;
+  readonly programs: Programs;
+  /** Where the processes run. */
+  readonly namespace: Namespace;
+  /** Where kubectl runs; it dials `address`. */
+  readonly kubectlNamespace: Namespace;
+  /** Everything the cluster writes is below it. */
+  readonly folder: string;
+  readonly logs: string;
+  /** The namespace's own address. */
+  readonly address: string;
+  /** Where the cluster's nodes and pods find the API server. */
+  readonly publicAddress: string;
+  readonly serviceRange: string;
+  /** First address of the service range: the `kubernetes` Service. */
+  readonly serviceAddress: string;
+  readonly controllers: readonly string[];
+  readonly hasScheduler: boolean;
+  readonly apiServerArguments?: readonly string[];
+}
+
+export interface ControlPlane {
+  readonly name: string;
+  readonly keys: ClusterKeys;
+  readonly kubectl: Kubectl;
+  /** Admin kubeconfigs by where they are used: beside the API server, in the seed, anywhere with a way to its public address. */
+  readonly kubeconfigs: {
+    readonly local: string;
+    readonly private: string;
+    readonly public: string;
+  };
+  readonly servers: {
+    readonly local: string;
+    readonly private: string;
+    readonly public: string;
+  };
+  /** Starts the controllers and the scheduler; on nobody's critical path. */
+  readonly startControllers: () => Promise<void>;
+  /** Ends the API server and starts it again on the same data; resolves when it is ready. */
+  readonly restartApiServer: () => Promise<void>;
+  readonly stop: () => Promise<void>;
+}
+
+/** Controllers that every cluster of the lab needs. */
+export const basicControllers: readonly string[] = [
+  "serviceaccount-controller",
+  "root-ca-certificate-publisher-controller",
+  "namespace-controller",
+  "garbage-collector-controller",
+  "clusterrole-aggregation-controller",
+];
+
+/** What a cluster with nodes needs in addition. */
+export const workloadControllers: readonly string[] = [
+  "endpointslice-controller",
+  "deployment-controller",
+  "replicaset-controller",
+  "daemonset-controller",
+  "job-controller",
+  "node-lifecycle-controller",
+  "taint-eviction-controller",
+];
+
+const port = 6443;
+const readyTimeoutMs = 60_000;
+
+/** Starts etcd and the API server together and resolves when the API server is ready. */
+export async function startControlPlane(spec: ControlPlaneSpec): Promise<ControlPlane> {
+  const keys = await openKeys(spec.name, join(spec.folder, "pki"));
+  const servers = {
+    local: `https://127.0.0.1:${port}`,
+    private: `https://${spec.address}:${port}`,
+    public: `https://${spec.publicAddress}:${port}`,
+  };
+  await Promise.all([mkdir(join(spec.folder, "run"), { recursive: true }), issueAll(spec, keys)]);
+  const [local, inSeed, anywhere] = await Promise.all([
+    keys.kubeconfig({ name: "admin-local", server: servers.local, user: administrator }),
+    keys.kubeconfig({ name: "admin", server: servers.private, user: administrator }),
+    keys.kubeconfig({ name: "admin-public", server: servers.public, user: administrator }),
+  ]);
+  const kubectlSpec: KubectlSpec = {
+    programs: spec.programs,
+    namespace: spec.kubectlNamespace,
+    kubeconfig: inSeed,
+    server: servers.private,
+    keys: keys.folder,
+    home: join(spec.folder, "run"),
+  };
+  const etcd = spawn(spec, "etcd", etcdArguments(spec));
+  const serve = (): Running => spawn(spec, "kube-apiserver", apiServerArguments(spec, keys));
+  let apiServer = serve();
+  const controllers: Running[] = [];
+  const isReady = (): Promise<void> => waitUntilReady(kubectlSpec, readyTimeoutMs);
+  await isReady();
+  return {
+    name: spec.name,
+    keys,
+    kubectl: openKubectl(kubectlSpec),
+    kubeconfigs: { local, private: inSeed, public: anywhere },
+    servers,
+    startControllers: async () => {
+      controllers.push(...(await startControllers(spec, keys, servers.local)));
+    },
+    restartApiServer: async () => {
+      apiServer.kill("SIGKILL");
+      await apiServer.exited;
+      apiServer = serve();
+      await isReady();
+    },
+    // Nothing here has state worth a graceful end: the data is on a tmpfs that goes away too.
+    stop: async () => {
+      const all = [...controllers, apiServer, etcd];
+      for (const process of all) process.kill("SIGKILL");
+      await Promise.all(all.map(({ exited }) => exited));
+    },
+  };
+}
+
+function spawn(spec: ControlPlaneSpec, program: string, args: readonly string[]): Running {
+  return spec.namespace.spawn([spec.programs.hyperkube, ...args], {
+    argv0: program,
+    log: join(spec.logs, `${spec.name}-${program}.log`),
+  });
+}
+
+async function issueAll(spec: ControlPlaneSpec, keys: ClusterKeys): Promise<void> {
+  const names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
+  const addresses = [spec.address, spec.publicAddress, spec.serviceAddress, "127.0.0.1"];
+  await Promise.all([
+    keys.issue("apiserver", {
+      commonName: "kube-apiserver",
+      hosts: [...new Set([...names, ...addresses])],
+    }),
+    keys.issue("kubelet-client", {
+      commonName: "kube-apiserver-kubelet-client",
+      organizations: ["system:masters"],
+    }),
+    keys.issue("front-proxy", { commonName: "front-proxy" }),
+    keys.issue("admin", { commonName: "admin", organizations: ["system:masters"] }),
+  ]);
+}
+
+function etcdArguments(spec: ControlPlaneSpec): readonly string[] {
+  const client = "http://127.0.0.1:2379";
+  const peer = "http://127.0.0.1:2380";
+  return [
+    ...["--data-dir", join(spec.folder, "etcd"), "--unsafe-no-fsync", "--log-level", "warn"],
+    ...["--listen-client-urls", client, "--advertise-client-urls", client],
+    ...["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer],
+    ...["--initial-cluster", `default=${peer}`],
+  ];
+}
+
+function apiServerArguments(spec: ControlPlaneSpec, keys: ClusterKeys): readonly string[] {
+  const { file } = keys;
+  return [
+    ...["--etcd-servers", "http://127.0.0.1:2379", "--secure-port", String(port)],
+    ...["--advertise-address", spec.publicAddress, "--service-cluster-ip-range", spec.serviceRange],
+    ...["--client-ca-file", file("ca.crt"), "--tls-cert-file", file("apiserver.crt")],
+    ...["--tls-private-key-file", file("apiserver.key")],
+    ...["--kubelet-client-certificate", file("kubelet-client.crt")],
+    ...["--kubelet-client-key", file("kubelet-client.key")],
+    ...["--kubelet-certificate-authority", file("ca.crt")],
+    ...["--kubelet-preferred-address-types", "InternalIP"],
+    ...["--service-account-issuer", "https://kubernetes.default.svc"],
+    ...["--service-account-key-file", file("sa.pub")],
+    ...["--service-account-signing-key-file", file("sa.key")],
+    ...["--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction"],
+    ...["--requestheader-client-ca-file", file("ca.crt")],
+    ...["--requestheader-allowed-names", "front-proxy"],
+    ...["--requestheader-extra-headers-prefix", "X-Remote-Extra-"],
+    ...["--requestheader-group-headers", "X-Remote-Group"],
+    ...["--requestheader-username-headers", "X-Remote-User"],
+    ...["--proxy-client-cert-file", file("front-proxy.crt")],
+    ...["--proxy-client-key-file", file("front-proxy.key")],
+    ...["--allow-privileged", "--profiling=false", "--cert-dir", join(spec.folder, "run")],
+    ...(spec.apiServerArguments ?? []),
+  ];
+}
+
+async function startControllers(
+  spec: ControlPlaneSpec,
+  keys: ClusterKeys,
+  server: string,
+): Promise<readonly Running[]> {
+  const conf = (name: string): Promise<string> => {
+    const commonName = `system:${name}`;
+    return keys.kubeconfig({ name, server, user: { kind: "certificate", commonName } });
+  };
+  const [manager, scheduler] = await Promise.all([
+    conf("kube-controller-manager"),
+    conf("kube-scheduler"),
+  ]);
+  const common = ["--leader-elect=false", "--profiling=false", "--bind-address", "127.0.0.1"];
+  const certificates = ["--cert-dir", join(spec.folder, "run")];
+  const started = [
+    spawn(spec, "kube-controller-manager", [
+      ...["--kubeconfig", manager, ...common, ...certificates],
+      // Without its own credentials per controller some are refused (node leases).
+      ...["--use-service-account-credentials", "--root-ca-file", keys.file("ca.crt")],
+      ...["--service-account-private-key-file", keys.file("sa.key")],
+      ...["--controllers", spec.controllers.join(","), "--node-monitor-grace-period", "20s"],
+    ]),
+  ];
+  if (spec.hasScheduler) {
+    const delegated = ["--authentication-kubeconfig", scheduler];
+    const authorized = ["--authorization-kubeconfig", scheduler];
+    const args = ["--kubeconfig", scheduler, ...common, ...certificates, ...delegated, ...authorized];
+    started.push(spawn(spec, "kube-scheduler", args));
+  }
+  return started;
+}

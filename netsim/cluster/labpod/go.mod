@@ -1,0 +1,3 @@
+module xylem.dev/netsim/labpod
+
+go 1.24
