@@ -1,0 +1,238 @@
+/** Encodes and decodes the few rtnetlink messages we use, as rtnetlink(7) and linux/rtnetlink.h define them. */
+
+import { endianness } from "node:os";
+import { cidrParts, parseCidr, type Cidr } from "#src/model/cidr.ts";
+import { bigintToIp, familyOf, ipToBigint, type IpAddress } from "#src/model/ip.ts";
+
+/** Message types, linux/rtnetlink.h. */
+export const RTM = {
+  newLink: 16,
+  getLink: 18,
+  newAddress: 20,
+  deleteAddress: 21,
+  getAddress: 22,
+  newRoute: 24,
+  deleteRoute: 25,
+  getRoute: 26,
+} as const;
+
+/** Header flags, linux/netlink.h. */
+export const NLM = {
+  multi: 0x2,
+  dumpInterrupted: 0x10,
+  replace: 0x100,
+  dump: 0x300,
+  exclusive: 0x200,
+  create: 0x400,
+} as const;
+
+/** Error message type, linux/netlink.h. */
+export const NLMSG_ERROR = 2;
+
+/** Our mark on routes (`rtm_protocol`); docs/objects.md lists all marks. */
+export const ROUTE_PROTOCOL = 158;
+
+const AF_INET = 2;
+const AF_INET6 = 10;
+const IFF_UP = 1;
+const RT_TABLE_MAIN = 254;
+const RT_SCOPE_UNIVERSE = 0;
+const RT_SCOPE_LINK = 253;
+const RTN_UNICAST = 1;
+/** Skips duplicate address detection: the address is usable at once and nobody else is on this link. */
+const IFA_F_NODAD = 0x02;
+const IFLA = { name: 3, mtu: 4 } as const;
+const IFA = { address: 1, local: 2 } as const;
+const RTA = { destination: 1, interface: 4, source: 7, table: 15 } as const;
+/** The two top bits of an attribute's type are flags (nested, byte order). */
+const ATTRIBUTE_TYPE_MASK = 0x3fff;
+
+const isLittleEndian = endianness() === "LE";
+
+export interface LinkMessage {
+  readonly index: number;
+  readonly name: string;
+  readonly mtu: number;
+  readonly isUp: boolean;
+}
+
+export interface AddressMessage {
+  readonly index: number;
+  /** The address itself as a host prefix, whatever its prefix length on the link. */
+  readonly address: Cidr;
+  readonly prefixLength: number;
+}
+
+export interface RouteMessage {
+  readonly index: number | null;
+  readonly destination: Cidr;
+  readonly source: IpAddress | null;
+  readonly protocol: number;
+  readonly table: number;
+}
+
+/** Body of a request that dumps all links, addresses or routes of every family. */
+export const dumpRequest = (): Buffer => Buffer.alloc(16);
+
+/** Asks for one link by name. */
+export const linkByName = (name: string): Buffer =>
+  Buffer.concat([Buffer.alloc(16), attribute(IFLA.name, Buffer.from(`${name}\0`))]);
+
+/** Sets the MTU of a link and takes it up or down. */
+export function linkChange(options: { index: number; mtu: number; up: boolean }): Buffer {
+  const head = Buffer.alloc(16);
+  writeU32(head, options.index, 4);
+  writeU32(head, options.up ? IFF_UP : 0, 8);
+  writeU32(head, IFF_UP, 12);
+  return Buffer.concat([head, attribute(IFLA.mtu, u32(options.mtu))]);
+}
+
+/** An address of a link, to add or to delete; a prefix length of null is the host's, /32 or /128. */
+export function addressBody(options: {
+  index: number;
+  address: Cidr;
+  prefixLength: number | null;
+}): Buffer {
+  const { family, base, length } = cidrParts(options.address);
+  const head = Buffer.alloc(8);
+  head[0] = kernelFamily(family);
+  head[1] = options.prefixLength ?? length;
+  head[2] = family === 6 ? IFA_F_NODAD : 0;
+  writeU32(head, options.index, 4);
+  const bytes = addressBytes(base, family);
+  return Buffer.concat([head, attribute(IFA.local, bytes), attribute(IFA.address, bytes)]);
+}
+
+/** A route of ours in the main table, to add, replace or delete. */
+export function routeBody(options: {
+  index: number;
+  destination: Cidr;
+  source: IpAddress | null;
+}): Buffer {
+  const { family, base, length } = cidrParts(options.destination);
+  const head = Buffer.alloc(12);
+  head[0] = kernelFamily(family);
+  head[1] = length;
+  head[4] = RT_TABLE_MAIN;
+  head[5] = ROUTE_PROTOCOL;
+  head[6] = family === 4 ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE;
+  head[7] = RTN_UNICAST;
+  const attributes = [
+    attribute(RTA.destination, addressBytes(base, family)),
+    attribute(RTA.interface, u32(options.index)),
+  ];
+  if (options.source !== null) {
+    const bytes = addressBytes(ipToBigint(options.source), familyOf(options.source));
+    attributes.push(attribute(RTA.source, bytes));
+  }
+  return Buffer.concat([head, ...attributes]);
+}
+
+/** Reads a link message; null when it lacks a name. */
+export function readLink(data: Buffer): LinkMessage | null {
+  if (data.length < 16) return null;
+  const attributes = readAttributes(data, 16);
+  const name = attributes.get(IFLA.name);
+  const mtu = attributes.get(IFLA.mtu);
+  if (name === undefined || mtu === undefined || mtu.length < 4) return null;
+  return {
+    index: readU32(data, 4),
+    name: name.toString("utf8").replace(/\0.*$/s, ""),
+    mtu: readU32(mtu, 0),
+    isUp: (readU32(data, 8) & IFF_UP) !== 0,
+  };
+}
+
+/** Reads an address message; null for families other than IPv4 and IPv6. */
+export function readAddress(data: Buffer): AddressMessage | null {
+  if (data.length < 8) return null;
+  const attributes = readAttributes(data, 8);
+  const bytes = attributes.get(IFA.local) ?? attributes.get(IFA.address);
+  if (bytes === undefined) return null;
+  const address = cidrOf(data[0], bytes, bytes.length * 8);
+  if (address === null) return null;
+  return { index: readU32(data, 4), address, prefixLength: data[1] ?? 0 };
+}
+
+/** Reads a route message; null for families and kinds that can't be ours. */
+export function readRoute(data: Buffer): RouteMessage | null {
+  if (data.length < 12) return null;
+  const attributes = readAttributes(data, 12);
+  const width = data[0] === AF_INET ? 4 : 16;
+  const bytes = attributes.get(RTA.destination) ?? Buffer.alloc(width);
+  const destination = cidrOf(data[0], bytes, data[1] ?? 0);
+  if (destination === null) return null;
+  const table = attributes.get(RTA.table);
+  const index = attributes.get(RTA.interface);
+  const source = attributes.get(RTA.source);
+  return {
+    index: index === undefined || index.length < 4 ? null : readU32(index, 0),
+    destination,
+    source: source === undefined ? null : ipOf(data[0], source),
+    protocol: data[5] ?? 0,
+    table: table === undefined || table.length < 4 ? (data[4] ?? 0) : readU32(table, 0),
+  };
+}
+
+/** The main table, the only one we write to. */
+export const isMainTable = (table: number): boolean => table === RT_TABLE_MAIN;
+
+/** The positive errno of an error message; 0 is an acknowledgement. */
+export const readErrno = (data: Buffer): number => (data.length < 4 ? 0 : -readS32(data, 0));
+
+function readAttributes(data: Buffer, from: number): Map<number, Buffer> {
+  const attributes = new Map<number, Buffer>();
+  let at = from;
+  while (at + 4 <= data.length) {
+    const length = readU16(data, at);
+    if (length < 4 || at + length > data.length) break;
+    attributes.set(readU16(data, at + 2) & ATTRIBUTE_TYPE_MASK, data.subarray(at + 4, at + length));
+    at += (length + 3) & ~3;
+  }
+  return attributes;
+}
+
+function attribute(type: number, value: Buffer): Buffer {
+  const out = Buffer.alloc((4 + value.length + 3) & ~3);
+  writeU16(out, 4 + value.length, 0);
+  writeU16(out, type, 2);
+  value.copy(out, 4);
+  return out;
+}
+
+function addressBytes(value: bigint, family: 4 | 6): Buffer {
+  const width = family === 4 ? 4 : 16;
+  return Buffer.from(value.toString(16).padStart(width * 2, "0"), "hex");
+}
+
+function ipOf(family: number | undefined, bytes: Buffer): IpAddress | null {
+  const width = family === AF_INET ? 4 : family === AF_INET6 ? 16 : 0;
+  if (width === 0 || bytes.length !== width) return null;
+  return bigintToIp(BigInt(`0x${bytes.toString("hex")}`), width === 4 ? 4 : 6);
+}
+
+function cidrOf(family: number | undefined, bytes: Buffer, length: number): Cidr | null {
+  const ip = ipOf(family, bytes);
+  if (ip === null) return null;
+  const cidr = parseCidr(`${ip}/${length}`);
+  return cidr.ok ? cidr.value : null;
+}
+
+const kernelFamily = (family: 4 | 6): number => (family === 4 ? AF_INET : AF_INET6);
+
+const u32 = (value: number): Buffer => {
+  const out = Buffer.alloc(4);
+  writeU32(out, value, 0);
+  return out;
+};
+
+const readU16 = (b: Buffer, at: number): number =>
+  isLittleEndian ? b.readUInt16LE(at) : b.readUInt16BE(at);
+const readU32 = (b: Buffer, at: number): number =>
+  isLittleEndian ? b.readUInt32LE(at) : b.readUInt32BE(at);
+const readS32 = (b: Buffer, at: number): number =>
+  isLittleEndian ? b.readInt32LE(at) : b.readInt32BE(at);
+const writeU16 = (b: Buffer, value: number, at: number): number =>
+  isLittleEndian ? b.writeUInt16LE(value, at) : b.writeUInt16BE(value, at);
+const writeU32 = (b: Buffer, value: number, at: number): number =>
+  isLittleEndian ? b.writeUInt32LE(value, at) : b.writeUInt32BE(value, at);

@@ -1,0 +1,103 @@
+/** One end of a tunnel on this machine: the device's life, and everything around it kept as desired. */
+
+import type { DeviceDesired, DeviceEvent, DeviceStats } from "#src/model/device.ts";
+import type { FirewallTable, NetworkDesired } from "#src/model/network.ts";
+import type { Device, DeviceFactory, DeviceOptions } from "#src/ports/device.ts";
+import type { Firewall } from "#src/ports/firewall.ts";
+import type { Log } from "#src/ports/log.ts";
+import type { Network } from "#src/ports/network.ts";
+import { reconcileHost, removeHost, type HostReport } from "./host.ts";
+
+export interface TunnelEndPorts {
+  readonly network: Network;
+  readonly firewall: Firewall;
+  readonly devices: DeviceFactory;
+  readonly log: Log;
+}
+
+/** What this machine must hold: who the device is, and all that hangs on it. */
+export interface TunnelEndDesired {
+  readonly options: DeviceOptions;
+  readonly device: DeviceDesired;
+  readonly network: NetworkDesired;
+  readonly firewall: FirewallTable;
+}
+
+/** Devices can't change who they are: a difference here means a new device. */
+const isSameDevice = (a: DeviceOptions, b: DeviceOptions): boolean =>
+  a.interface === b.interface &&
+  a.mtu === b.mtu &&
+  a.listenPort === b.listenPort &&
+  a.paths === b.paths &&
+  a.offload === b.offload &&
+  JSON.stringify(a.identity) === JSON.stringify(b.identity) &&
+  Buffer.compare(a.privateKey.bytes(), b.privateKey.bytes()) === 0;
+
+/**
+ * Not safe for concurrent calls: the owner's work loop runs one at a time.
+ * A device that failed is opened anew by the next `apply`.
+ */
+export class TunnelEnd {
+  readonly #ports: TunnelEndPorts;
+  readonly #onEvent: (event: DeviceEvent) => void;
+  #open: { readonly device: Device; readonly options: DeviceOptions } | null = null;
+  #hasFailed = false;
+  /** Counts devices, so that a late event of a closed one is not taken for the open one's. */
+  #generation = 0;
+
+  constructor(ports: TunnelEndPorts, onEvent: (event: DeviceEvent) => void) {
+    this.#ports = ports;
+    this.#onEvent = onEvent;
+  }
+
+  /** Null while there is no device. */
+  stats(): DeviceStats | null {
+    return this.#open === null || this.#hasFailed ? null : this.#open.device.stats();
+  }
+
+  /** Total and idempotent: zero writes when everything is as desired. Throws HostError when the device can't be opened. */
+  async apply(desired: TunnelEndDesired): Promise<HostReport> {
+    const device = await this.#deviceFor(desired.options);
+    return reconcileHost(
+      { network: this.#ports.network, firewall: this.#ports.firewall, device },
+      desired,
+    );
+  }
+
+  /** Takes down the device and removes everything of ours from this machine. Idempotent. */
+  async close(): Promise<void> {
+    await this.#closeDevice();
+    await removeHost({ network: this.#ports.network, firewall: this.#ports.firewall });
+  }
+
+  async #deviceFor(options: DeviceOptions): Promise<Device> {
+    if (this.#open !== null && !this.#hasFailed && isSameDevice(this.#open.options, options)) {
+      return this.#open.device;
+    }
+    await this.#closeDevice();
+    this.#generation += 1;
+    const generation = this.#generation;
+    const device = await this.#ports.devices.open(options, (event) => {
+      if (generation === this.#generation) this.#hear(event);
+    });
+    this.#open = { device, options };
+    this.#ports.log.info(
+      { interface: options.interface, identity: options.identity },
+      "device opened",
+    );
+    return device;
+  }
+
+  #hear(event: DeviceEvent): void {
+    if (event.kind === "failed") this.#hasFailed = true;
+    this.#onEvent(event);
+  }
+
+  async #closeDevice(): Promise<void> {
+    const open = this.#open;
+    this.#open = null;
+    this.#hasFailed = false;
+    this.#generation += 1;
+    await open?.device.close();
+  }
+}
