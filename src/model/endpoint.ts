@@ -22,7 +22,9 @@ export const parseEndpoint = (text: unknown): Parsed<Endpoint> => {
   if (typeof text !== "string") return problem(`an endpoint must be text, found ${quoted(text)}`);
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):([1-9][0-9]{0,4})$/.exec(text);
   if (match === null) {
-    return problem(`${quoted(text)} is not an endpoint: write 192.0.2.1:51820 or [2001:db8::1]:51820`);
+    return problem(
+      `${quoted(text)} is not an endpoint: write 192.0.2.1:51820 or [2001:db8::1]:51820`,
+    );
   }
   const bracketed = match[1];
   const address = parseIp(bracketed ?? match[2]);

@@ -17,7 +17,9 @@ const NO_KEY = `${"A".repeat(43)}=`;
 export const parsePublicKey = (text: unknown): Parsed<PublicKey> => {
   if (typeof text !== "string") return problem(`a public key must be text, found ${quoted(text)}`);
   if (!CANONICAL.test(text)) {
-    return problem(`${quoted(text)} is not a public key: it must be 32 bytes in base64 (44 characters)`);
+    return problem(
+      `${quoted(text)} is not a public key: it must be 32 bytes in base64 (44 characters)`,
+    );
   }
   if (text === NO_KEY) return problem("a public key of zeros means that there is no key");
   return parsed(text as PublicKey);

@@ -48,7 +48,11 @@ export type FirewallRule =
   /** Anything new into the tunnel is dropped and counted. */
   | { readonly kind: "drop-new-into"; readonly to: "tunnel" }
   /** From the tunnel: only these destinations may be reached; the rest is dropped and counted. */
-  | { readonly kind: "only-destinations"; readonly from: "tunnel"; readonly destinations: readonly Cidr[] }
+  | {
+      readonly kind: "only-destinations";
+      readonly from: "tunnel";
+      readonly destinations: readonly Cidr[];
+    }
   /** From these sources through the tunnel to anywhere else: source becomes this machine's own address. */
   | { readonly kind: "masquerade"; readonly from: "tunnel"; readonly sources: readonly Cidr[] };
 

@@ -16,3 +16,9 @@ export const problem = (text: string, suggestion?: string): Parsed<never> =>
   suggestion === undefined
     ? { ok: false, problem: text }
     : { ok: false, problem: text, suggestion };
+
+/** Takes the value of text that is known to be good, such as a constant; a problem is a broken invariant. */
+export const valueOf = <T>(read: Parsed<T>): T => {
+  if (!read.ok) throw new Error(read.problem);
+  return read.value;
+};
