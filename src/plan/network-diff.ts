@@ -20,10 +20,13 @@ export function diffNetwork(
   const held = new Set(observed.addresses);
   const wanted = new Set(desired.addresses);
   const routesHeld = new Set(observed.routes.map(routeKey));
+  // The kernel holds one route per destination here; of two wanted ones the first is kept.
+  const byDestination = new Map(desired.routes.toReversed().map((r) => [r.destination, r]));
   const routesWanted = new Map(
-    desired.routes.map((route) => [routeKey({ ...route, interface: desired.interface }), route]),
+    [...byDestination.values()]
+      .toReversed()
+      .map((route) => [routeKey({ ...route, interface: desired.interface }), route]),
   );
-  const replaced = new Set(desired.routes.map((route) => route.destination));
   return [
     ...(isLinkRight ? [] : [{ kind: "set-link", mtu: desired.mtu, up: true } as const]),
     ...Object.entries(desired.sysctls)
@@ -37,7 +40,7 @@ export function diffNetwork(
       .map(([, route]) => ({ kind: "add-route", route }) as const),
     ...observed.routes
       .filter((route) => !routesWanted.has(routeKey(route)))
-      .filter((r) => r.interface !== desired.interface || !replaced.has(r.destination))
+      .filter((r) => r.interface !== desired.interface || !byDestination.has(r.destination))
       .map((route) => ({ kind: "remove-route", route }) as const),
     ...[...held]
       .filter((address) => !wanted.has(address))

@@ -1,0 +1,161 @@
+/** A Network in memory that keeps the kernel's rules that matter here; for tests, with counters and faults. */
+
+import type { Cidr } from "#src/model/cidr.ts";
+import { hostCidr } from "#src/model/cidr.ts";
+import type { IpAddress } from "#src/model/ip.ts";
+import type { NetworkDesired, NetworkObserved, NetworkOperation, Route } from "#src/model/network.ts";
+import { HostError } from "#src/ports/host-error.ts";
+import type { Network } from "#src/ports/network.ts";
+import { Faults } from "../faults.ts";
+
+const OUR_PROTOCOL = 158;
+
+interface FakeLink {
+  mtu: number;
+  isUp: boolean;
+  readonly addresses: Set<Cidr>;
+}
+
+interface FakeRoute {
+  readonly interface: string;
+  readonly destination: Cidr;
+  readonly source: IpAddress | null;
+  readonly protocol: number;
+}
+
+export class FakeNetwork implements Network {
+  /** Faults by operation kind, or `observe`. */
+  readonly faults = new Faults();
+  /** Operations that were done, also those that found nothing to do. */
+  writes = 0;
+  readonly #links = new Map<string, FakeLink>();
+  #routes: FakeRoute[] = [];
+  readonly #sysctls = new Map<string, string>();
+
+  /** What a device does when it makes its TUN: down, without addresses, strict rp_filter inherited. */
+  addLink(name: string, options: { mtu?: number; rpFilter?: string } = {}): void {
+    this.#links.set(name, { mtu: options.mtu ?? 1500, isUp: false, addresses: new Set() });
+    this.#sysctls.set(`net.ipv4.conf.${name}.rp_filter`, options.rpFilter ?? "0");
+  }
+
+  /** Takes its addresses, routes and sysctls with it, as the kernel does. */
+  removeLink(name: string): void {
+    this.#links.delete(name);
+    this.#routes = this.#routes.filter((route) => route.interface !== name);
+    for (const sysctl of [...this.#sysctls.keys()]) {
+      if (sysctl.split(".").includes(name)) this.#sysctls.delete(sysctl);
+    }
+  }
+
+  /** Somebody else adds a route; protocol 3 is `boot`, what ip(8) sets. */
+  addRouteOf(options: { interface: string; destination: Cidr; protocol: number }): void {
+    this.#routes.push({ source: null, ...options });
+  }
+
+  /** Somebody else removes routes to a destination. */
+  dropRoutes(destination: Cidr): void {
+    this.#routes = this.#routes.filter((route) => route.destination !== destination);
+  }
+
+  /** Somebody else sets a sysctl. */
+  setSysctl(name: string, value: string): void {
+    this.#sysctls.set(name, value);
+  }
+
+  async observe(want: Pick<NetworkDesired, "interface" | "sysctls">): Promise<NetworkObserved> {
+    this.faults.hit("observe");
+    const link = this.#links.get(want.interface);
+    const sysctls = Object.keys(want.sysctls).flatMap((name) => {
+      const value = this.#sysctls.get(name);
+      return value === undefined ? [] : [[name, value] as const];
+    });
+    return {
+      link: link === undefined ? null : { mtu: link.mtu, isUp: link.isUp },
+      addresses: [...(link?.addresses ?? [])],
+      routes: this.#routes
+        .filter((route) => route.protocol === OUR_PROTOCOL)
+        .map(({ protocol: _, ...route }) => route),
+      sysctls: Object.fromEntries(sysctls),
+    };
+  }
+
+  async apply(interfaceName: string, operation: NetworkOperation): Promise<void> {
+    this.faults.hit(operation.kind);
+    this.writes++;
+    switch (operation.kind) {
+      case "set-link":
+        this.#setLink(interfaceName, operation);
+        return;
+      case "add-address":
+        this.#link(interfaceName).addresses.add(operation.address);
+        return;
+      case "remove-address":
+        this.#links.get(interfaceName)?.addresses.delete(operation.address);
+        return;
+      case "add-route":
+        this.#addRoute(interfaceName, operation.route);
+        return;
+      case "remove-route":
+        this.#routes = this.#routes.filter((route) => !isOurs(route, operation.route));
+        return;
+      case "set-sysctl":
+        this.#setSysctl(operation.name, operation.value);
+    }
+  }
+
+  /** The whole network as text, for golden tests. */
+  print(): string {
+    const links = [...this.#links].map(([name, link]) =>
+      [`link ${name} mtu ${link.mtu} ${link.isUp ? "up" : "down"}`, ...link.addresses].join(" "),
+    );
+    const routes = this.#routes.map(({ destination, interface: dev, source, protocol }) => {
+      const from = source === null ? "" : ` from ${source}`;
+      return `route ${destination} dev ${dev}${from} proto ${protocol}`;
+    });
+    const sysctls = [...this.#sysctls].map(([name, value]) => `sysctl ${name} ${value}`);
+    return [...links, ...routes, ...sysctls.toSorted()].join("\n");
+  }
+
+  #setLink(name: string, change: { mtu: number; up: boolean }): void {
+    const link = this.#link(name);
+    link.mtu = change.mtu;
+    link.isUp = change.up;
+    if (!change.up) this.#routes = this.#routes.filter((route) => route.interface !== name);
+  }
+
+  #addRoute(name: string, route: Route): void {
+    const link = this.#link(name);
+    const what = `Add route ${route.destination} on ${name}`;
+    if (!link.isUp) throw new HostError("io", `${what} failed (ENETDOWN): the interface is down.`);
+    const { source } = route;
+    const held = [...this.#links.values()].flatMap((l) => [...l.addresses]);
+    if (source !== null && !held.includes(hostCidr(source))) {
+      throw new HostError("io", `${what} failed (EINVAL): ${source} is no address of this machine.`);
+    }
+    const same = this.#routes.filter((r) => r.destination === route.destination);
+    if (same.some((r) => r.protocol !== OUR_PROTOCOL)) {
+      throw new HostError("io", `${what} is refused: the machine has another route.`);
+    }
+    const added = { ...route, interface: name, protocol: OUR_PROTOCOL };
+    this.#routes = [...this.#routes.filter((r) => !same.includes(r)), added];
+  }
+
+  #setSysctl(name: string, value: string): void {
+    if (!this.#sysctls.has(name)) {
+      throw new HostError("no-such-interface", `Sysctl ${name} can't be set to ${value} (ENOENT).`);
+    }
+    this.#sysctls.set(name, value);
+  }
+
+  #link(name: string): FakeLink {
+    const link = this.#links.get(name);
+    if (link !== undefined) return link;
+    throw new HostError("no-such-interface", `There is no interface ${name}.`);
+  }
+}
+
+const isOurs = (held: FakeRoute, gone: Route & { readonly interface: string }): boolean =>
+  held.protocol === OUR_PROTOCOL &&
+  held.destination === gone.destination &&
+  held.source === gone.source &&
+  held.interface === gone.interface;
