@@ -1,0 +1,124 @@
+/** Rules about address ranges that a tunnel's objects share (design.md, section 6). */
+
+import { parseCidr, cidrParts, containsIp, overlaps, sizeOf, type Cidr } from "#src/model/cidr.ts";
+import { valueOf } from "#src/model/parsed.ts";
+import type { ApprovedRanges } from "#src/model/tunnel.ts";
+import { fieldOf, FieldProblem, itemsOf, take, type Field } from "./fields.ts";
+import type { IpAddress } from "#src/model/ip.ts";
+
+const RANGES_MAX = 32;
+
+/** Ranges that no tunnel may carry or use, and what they are for (RFC 6890). 240.0.0.0/4 is not among them: shoots use it. */
+const RESERVED: readonly { readonly cidr: Cidr; readonly purpose: string }[] = [
+  ["0.0.0.0/8", "this network"],
+  ["127.0.0.0/8", "loopback"],
+  ["169.254.0.0/16", "link-local"],
+  ["224.0.0.0/4", "multicast"],
+  ["255.255.255.255/32", "broadcast"],
+  ["::/127", "unspecified and loopback"],
+  ["fe80::/10", "link-local"],
+  ["ff00::/8", "multicast"],
+].map(([text, purpose = ""]) => ({ cidr: valueOf(parseCidr(text)), purpose }));
+
+/** IPv4-mapped IPv6; the strict parser refuses its blocks, so it is made here. */
+const MAPPED = "::ffff:0.0.0.0/96" as Cidr;
+
+interface PlacedCidr {
+  readonly path: string;
+  readonly cidr: Cidr;
+}
+
+/** Reads approved ranges and the transit ranges beside them: canonical, not reserved, all disjoint. */
+export const takeRanges = (fields: {
+  readonly ranges: Field;
+  readonly transit: Field;
+  readonly transitStandard: readonly Cidr[] | null;
+}): { readonly ranges: ApprovedRanges; readonly transit: readonly Cidr[] } => {
+  const nodes = takeBlocks(fieldOf(fields.ranges, "nodes"));
+  const pods = takeBlocks(fieldOf(fields.ranges, "pods"));
+  const services = takeBlocks(fieldOf(fields.ranges, "services"));
+  const isStandard =
+    fields.transitStandard !== null && itemsOf(fields.transit, { max: 2 }).length === 0;
+  const transit = isStandard
+    ? standardTransit(fields.transit.path, fields.transitStandard ?? [])
+    : takeTransit(fields.transit);
+  refuseOverlaps([...nodes, ...pods, ...services, ...transit]);
+  const plain = (list: readonly PlacedCidr[]) => list.map(({ cidr }) => cidr);
+  return {
+    ranges: { nodes: plain(nodes), pods: plain(pods), services: plain(services) },
+    transit: plain(transit),
+  };
+};
+
+const standardTransit = (path: string, standard: readonly Cidr[]): PlacedCidr[] =>
+  standard.map((cidr) => ({ path: `${path} (the default)`, cidr }));
+
+const takeBlocks = (field: Field): PlacedCidr[] => {
+  const items = itemsOf(field, { max: RANGES_MAX });
+  if (items.length === 0) {
+    throw new FieldProblem(`${field.path} is empty: name at least one range`);
+  }
+  return items.map((item) => {
+    const cidr = take(item, parseCidr);
+    const reserved = [...RESERVED, { cidr: MAPPED, purpose: "IPv4-mapped IPv6" }].find((range) =>
+      overlaps(range.cidr, cidr),
+    );
+    if (reserved !== undefined) {
+      throw new FieldProblem(
+        `${item.path} ${cidr} overlaps ${reserved.cidr}, which is reserved (${reserved.purpose}): choose another range`,
+      );
+    }
+    return { path: item.path, cidr };
+  });
+};
+
+const takeTransit = (field: Field): PlacedCidr[] => {
+  const blocks = takeBlocks(field);
+  const families = blocks.map(({ cidr }) => cidrParts(cidr).family);
+  if (new Set(families).size !== families.length) {
+    throw new FieldProblem(
+      `${field.path} has more than one IPv${families[0]} range: at most one per family is allowed`,
+    );
+  }
+  return blocks;
+};
+
+const refuseOverlaps = (blocks: readonly PlacedCidr[]): void => {
+  for (const [at, later] of blocks.entries()) {
+    const earlier = blocks.slice(0, at).find(({ cidr }) => overlaps(cidr, later.cidr));
+    if (earlier === undefined) continue;
+    const fix = later.path.includes("transit")
+      ? `set ${later.path.replace(/ \(.*|\[.*/, "")} to a range that nothing else uses`
+      : "a tunnel's ranges must be disjoint";
+    throw new FieldProblem(
+      `${later.path} ${later.cidr} overlaps ${earlier.path} ${earlier.cidr}: ${fix}`,
+    );
+  }
+};
+
+/** Every transit range needs an address for each slot after its first address. */
+export const refuseSmallTransit = (options: {
+  readonly path: string;
+  readonly transit: readonly Cidr[];
+  readonly slots: number;
+}): void => {
+  for (const cidr of options.transit) {
+    if (sizeOf(cidr) >= BigInt(options.slots + 1)) continue;
+    throw new FieldProblem(
+      `${options.path} ${cidr} has ${sizeOf(cidr)} addresses, but ${options.slots} slots need ${options.slots + 1}: take a larger range or fewer slots`,
+    );
+  }
+};
+
+/** A gateway's address must be in a transit range. */
+export const refuseOutsideTransit = (options: {
+  readonly path: string;
+  readonly address: IpAddress;
+  readonly transit: readonly Cidr[];
+}): void => {
+  const { path, address, transit } = options;
+  if (transit.some((cidr) => containsIp(cidr, address))) return;
+  throw new FieldProblem(
+    `${path} ${address} is outside of the transit ranges ${transit.join(", ")}`,
+  );
+};
