@@ -14,7 +14,8 @@ export interface LogOptions {
 }
 
 /** Field names whose values never leave the process, whoever put them into a field. */
-const SECRET_FIELDS = /^(privateKey|token|tokenData|password|master|authorization|secret|clientKey|data)$/iu;
+const SECRET_FIELDS =
+  /^(privateKey|token|tokenData|password|master|authorization|secret|clientKey|data)$/iu;
 
 /** Nested fields are followed this deep; what lies deeper is left out. */
 const FIELD_DEPTH_MAX = 6;
@@ -22,7 +23,8 @@ const FIELD_ITEMS_MAX = 100;
 
 const BEARER = /\b(Bearer\s+)\S+/giu;
 const JWT = /\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*/gu;
-const PEM_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/gu;
+const PEM_KEY =
+  /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/gu;
 
 const redactText = (text: string): string =>
   text.replace(BEARER, "$1[redacted]").replace(JWT, "[redacted]").replace(PEM_KEY, "[redacted]");

@@ -5,34 +5,34 @@ import type { KubeResource } from "./kube.ts";
 const XYLEM = { group: "xylem.dev", version: "v1alpha1", isNamespaced: true } as const;
 const CORE = { group: "", version: "v1" } as const;
 
-export const TUNNEL: KubeResource = { ...XYLEM, plural: "tunnels", kind: "Tunnel" };
+export const TUNNELS: KubeResource = { ...XYLEM, plural: "tunnels", kind: "Tunnel" };
 export const TUNNEL_GATEWAYS: KubeResource = {
   ...XYLEM,
   plural: "tunnelgateways",
   kind: "TunnelGateways",
 };
-export const TUNNEL_AGENT: KubeResource = { ...XYLEM, plural: "tunnelagents", kind: "TunnelAgent" };
+export const TUNNEL_AGENTS: KubeResource = { ...XYLEM, plural: "tunnelagents", kind: "TunnelAgent" };
 
-export const NODE: KubeResource = { ...CORE, plural: "nodes", kind: "Node", isNamespaced: false };
-export const SERVICE: KubeResource = {
+export const NODES: KubeResource = { ...CORE, plural: "nodes", kind: "Node", isNamespaced: false };
+export const SERVICES: KubeResource = {
   ...CORE,
   plural: "services",
   kind: "Service",
   isNamespaced: true,
 };
-export const SECRET: KubeResource = {
+export const SECRETS: KubeResource = {
   ...CORE,
   plural: "secrets",
   kind: "Secret",
   isNamespaced: true,
 };
-export const CONFIG_MAP: KubeResource = {
+export const CONFIG_MAPS: KubeResource = {
   ...CORE,
   plural: "configmaps",
   kind: "ConfigMap",
   isNamespaced: true,
 };
-export const LEASE: KubeResource = {
+export const LEASES: KubeResource = {
   group: "coordination.k8s.io",
   version: "v1",
   plural: "leases",

@@ -78,6 +78,8 @@ export interface KubeListOptions {
 export interface ReflectOptions extends KubeListOptions {
   /** Runs after every change of the set, at most once per burst. A throw is logged and changes nothing. */
   readonly onChange: () => void;
+  /** Takes from every object what the caller does not read; metadata's name, namespace, uid and versions must stay. */
+  readonly prune?: (object: KubeObject) => KubeObject;
 }
 
 export type ReflectorState =
