@@ -2,16 +2,18 @@
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { Namespace, Running } from "#netsim/lab/lab.ts";
+import type { Namespace } from "#netsim/lab/namespace.ts";
+import type { Running } from "#netsim/lab/process.ts";
 import { openKubectl, waitUntilReady } from "./kubectl.ts";
 import type { Kubectl, KubectlSpec } from "./kubectl.ts";
-import { administrator, openKeys } from "./pki.ts";
+import { administrator } from "./pki.ts";
 import type { ClusterKeys } from "./pki.ts";
 import type { Programs } from "./programs.ts";
 
 export interface ControlPlaneSpec {
   readonly name: string;
   readonly programs: Programs;
+  readonly keys: ClusterKeys;
   /** Where the processes run. */
   readonly namespace: Namespace;
   /** Where kubectl runs; it dials `address`. */
@@ -78,7 +80,7 @@ const readyTimeoutMs = 60_000;
 
 /** Starts etcd and the API server together and resolves when the API server is ready. */
 export async function startControlPlane(spec: ControlPlaneSpec): Promise<ControlPlane> {
-  const keys = await openKeys(spec.name, join(spec.folder, "pki"));
+  const { keys } = spec;
   const servers = {
     local: `https://127.0.0.1:${port}`,
     private: `https://${spec.address}:${port}`,

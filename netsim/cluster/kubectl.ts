@@ -1,14 +1,8 @@
 /** kubectl inside one of the lab's namespaces, and single GETs that never try again. */
 
-import type { Namespace, Running } from "#netsim/lab/lab.ts";
+import type { Namespace } from "#netsim/lab/namespace.ts";
+import type { RunResult, Running } from "#netsim/lab/process.ts";
 import type { Programs } from "./programs.ts";
-
-export interface KubectlResult {
-  /** Null: ended by a signal, which is also how a timeout ends it. */
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 export interface KubectlOptions {
   readonly input?: string;
@@ -20,11 +14,11 @@ export interface KubectlOptions {
 
 export interface Kubectl {
   readonly kubeconfig: string;
-  readonly run: (args: readonly string[], options?: KubectlOptions) => Promise<KubectlResult>;
+  readonly run: (args: readonly string[], options?: KubectlOptions) => Promise<RunResult>;
   /** For what runs until it is stopped: port-forward, logs -f, proxy. */
   readonly spawn: (args: readonly string[], log: string) => Running;
   /** One GET of a path as administrator: kubectl repeats a 503 up to ten times, this does not. */
-  readonly raw: (path: string, options?: KubectlOptions) => Promise<KubectlResult>;
+  readonly raw: (path: string, options?: KubectlOptions) => Promise<RunResult>;
 }
 
 export interface KubectlSpec {

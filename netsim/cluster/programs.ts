@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { access, mkdir, readFile, rename, rm } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { runOnHost } from "./host-command.ts";
+import { runCommand } from "#netsim/lab/process.ts";
 
 /** Absolute path of each program. */
 export interface Programs {
@@ -53,6 +53,7 @@ const wireguardGoVersion = "v0.0.0-20260522210424-ecfc5a8d5446";
 // Debug information is a third of the compile time and nobody debugs these here; GOGC trades memory for a quarter of it.
 const commonFlags = ["-trimpath", "-gcflags=all=-dwarf=false"];
 const buildEnvironment = { GOGC: "400", CGO_ENABLED: "0", GOFLAGS: "" };
+const buildTimeoutMs = 3_600_000;
 const versionPackage = "k8s.io/component-base/version";
 
 const units: readonly Unit[] = [
@@ -141,9 +142,10 @@ function defaultCacheFolder(): string {
 }
 
 async function compilerVersion(): Promise<string> {
-  const found = await runOnHost(["go", "env", "GOVERSION", "GOARCH"], {
+  const found = await runCommand(["go", "env", "GOVERSION", "GOARCH"], {
     cwd: join(import.meta.dirname, "hyperkube"),
-    env: {},
+    env: goEnvironment({}),
+    check: false,
   }).catch((cause: unknown) => {
     throw new Error("the lab's programs need Go 1.26 or newer: install golang", { cause });
   });
@@ -187,13 +189,23 @@ async function build(unit: Unit, folder: string, onElapsed: (ms: number) => void
 async function compile(unit: Unit, output: string): Promise<void> {
   const isOurs = unit.sources !== null;
   const argv = ["go", ...unit.args, ...(isOurs ? ["-o", join(output, unit.name), "."] : [])];
-  const done = await runOnHost(argv, {
+  const done = await runCommand(argv, {
     cwd: join(import.meta.dirname, unit.sources?.folder ?? ""),
-    env: { ...buildEnvironment, ...(isOurs ? {} : { GOBIN: output }) },
+    env: goEnvironment({ ...buildEnvironment, ...(isOurs ? {} : { GOBIN: output }) }),
+    timeoutMs: buildTimeoutMs,
+    check: false,
   });
   if (done.code !== 0) {
     throw new Error(`building ${unit.name} failed: ${done.stderr.trim().split("\n").slice(-20).join("\n")}`);
   }
+}
+
+/** Go is configured by its user's environment (proxies, caches), which `runCommand` does not pass on by itself. */
+function goEnvironment(extra: Readonly<Record<string, string>>): Record<string, string> {
+  const inherited = Object.entries(process.env).flatMap(([name, value]) =>
+    value === undefined || name === "NODE_OPTIONS" ? [] : [[name, value] as const],
+  );
+  return { ...Object.fromEntries(inherited), ...extra };
 }
 
 /** Another process may have finished the same build first; its result is as good as ours. */

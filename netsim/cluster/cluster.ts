@@ -1,0 +1,291 @@
+/** Real Kubernetes in a lab: a seed with its API server, and a shoot with a hosted API server and real nodes. */
+
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Lab } from "#netsim/lab/lab.ts";
+import { startMachine } from "#netsim/lab/machine.ts";
+import type { Machine } from "#netsim/lab/machine.ts";
+import { basicControllers, startControlPlane, workloadControllers } from "./control-plane.ts";
+import type { ControlPlane } from "./control-plane.ts";
+import { writeImage } from "./image.ts";
+import type { Kubectl } from "./kubectl.ts";
+import { prepareNode } from "./node.ts";
+import type { PreparedNode } from "./node.ts";
+import { openKeys } from "./pki.ts";
+import type { ClusterKeys } from "./pki.ts";
+import { preparePlainRoutes } from "./plain-routes.ts";
+import type { PlainRoutes } from "./plain-routes.ts";
+import type { Programs } from "./programs.ts";
+import { startPrometheus } from "./prometheus.ts";
+import type { Prometheus } from "./prometheus.ts";
+import { twoNetworksSite } from "./site.ts";
+import type { ClusterSite } from "./site.ts";
+import * as workload from "./workloads.ts";
+
+export interface ClusterOptions {
+  readonly programs: Programs;
+  /** Told when a step is done, with the time since the start. */
+  readonly onProgress?: (step: string, elapsedMs: number) => void;
+  /** Default: the drawing in netsim/lab/two-networks.ts. */
+  readonly site?: ClusterSite;
+  /** More arguments of the shoot's kube-apiserver, e.g. an egress selector's configuration. */
+  readonly apiServerArguments?: readonly string[];
+}
+
+export interface Cluster {
+  readonly lab: Lab;
+  readonly site: ClusterSite;
+  readonly programs: Programs;
+  /** Everything written for the clusters is below it; gone with the lab. */
+  readonly folder: string;
+  readonly seed: ControlPlane;
+  readonly shoot: ControlPlane;
+  readonly prometheus: Prometheus;
+  /** Routes from the seed to the shoot without the product; closed at first. */
+  readonly plainRoutes: PlainRoutes;
+  /** All namespaces of a node, not only its network. */
+  readonly machine: (node: string) => Machine;
+  /** Makes the agents' ServiceAccount `xylem-agent` in `kube-system`; doing it again changes nothing. */
+  readonly installAgentsIdentity: () => Promise<void>;
+  /** A token of the agents' ServiceAccount that is bound to a Node, as a pod's token is; good for a day. */
+  readonly nodeToken: (node: string) => Promise<string>;
+  /** Ends every process of the clusters; the lab stays. */
+  readonly close: () => Promise<void>;
+}
+
+const agentAccount = "xylem-agent";
+
+/**
+ * Brings both clusters up and resolves when the nodes and the pods of the default namespace are Ready, and
+ * Prometheus answers. metrics-server needs another 10 to 20 s of its own before `top` works.
+ */
+export async function openCluster(lab: Lab, options: ClusterOptions): Promise<Cluster> {
+  const startMs = performance.now();
+  const done = (step: string): void => options.onProgress?.(step, performance.now() - startMs);
+  const context = await prepare(lab, options);
+  const { site, programs, folder, logs } = context;
+  const [seed, shoot, nodes] = await Promise.all([
+    startSeed(context).finally(() => done("seed's API server is ready")),
+    startShoot(context).finally(() => done("shoot's API server is ready")),
+    startNodes(context).finally(() => done("machines and containerd are up")),
+  ]);
+  await create(shoot.kubectl, workload.nodeObjects(site.nodes));
+  for (const node of nodes.prepared) node.start();
+  const workloadSpec = { nodes: site.nodes.map(({ name }) => name), keys: shoot.keys, programs };
+  await Promise.all([seed.startControllers(), shoot.startControllers()]);
+  await Promise.all(["default", "kube-system"].map((name) => waitForNamespace(shoot.kubectl, name)));
+  await create(shoot.kubectl, workload.workloads(workloadSpec));
+  done("workloads are made");
+  await Promise.all([
+    waitForReady(shoot.kubectl, ["node", "--all"]).finally(() => done("nodes are Ready")),
+    waitForReady(shoot.kubectl, ["pod", "--all"]).finally(() => done("pods are Ready")),
+  ]);
+  const [prometheus] = await Promise.all([
+    watch(context, shoot),
+    create(shoot.kubectl, workload.registrations(workloadSpec)),
+  ]);
+  done("Prometheus answers");
+  const identity = agentsIdentity(shoot.kubectl);
+  return {
+    lab,
+    site,
+    programs,
+    folder,
+    seed,
+    shoot,
+    prometheus,
+    plainRoutes: routesOf(lab, site),
+    machine: (node) => found(nodes.machines, node),
+    ...identity,
+    close: async () => {
+      await prometheus.stop();
+      await Promise.all([...nodes.machines.values()].map((machine) => machine.close()));
+      await Promise.all([shoot.stop(), seed.stop()]);
+    },
+  };
+
+  function watch({ lab: { namespace } }: Context, { keys }: ControlPlane): Promise<Prometheus> {
+    return podTargets(shoot.kubectl).then((pods) =>
+      startPrometheus({
+        namespace: namespace(site.prometheus.machine),
+        keys,
+        folder: join(folder, "prometheus"),
+        logs,
+        labpod: programs.labpod,
+        kubelets: site.nodes.map(({ address }) => `${address}:10250`),
+        pods,
+      }),
+    );
+  }
+}
+
+interface Context {
+  readonly lab: Lab;
+  readonly site: ClusterSite;
+  readonly programs: Programs;
+  readonly folder: string;
+  readonly logs: string;
+  readonly keys: { readonly seed: ClusterKeys; readonly shoot: ClusterKeys };
+  readonly apiServerArguments: readonly string[];
+}
+
+async function prepare(lab: Lab, options: ClusterOptions): Promise<Context> {
+  const folder = join(lab.ram, "cluster");
+  const logs = join(lab.dir, "log");
+  await mkdir(join(folder, "images"), { recursive: true });
+  const [seed, shoot] = await Promise.all(
+    ["seed", "shoot"].map((name) => openKeys(name, join(folder, name, "pki"))),
+  );
+  if (seed === undefined || shoot === undefined) throw new Error("the clusters have no keys");
+  await shoot.issue("webhook", { commonName: "webhook", hosts: workload.servingHosts });
+  return {
+    lab,
+    site: options.site ?? twoNetworksSite,
+    programs: options.programs,
+    folder,
+    logs,
+    keys: { seed, shoot },
+    apiServerArguments: options.apiServerArguments ?? [],
+  };
+}
+
+function startSeed({ lab, site, programs, folder, logs, keys }: Context): Promise<ControlPlane> {
+  const namespace = lab.namespace(site.seed.machine);
+  return startControlPlane({
+    name: "seed",
+    programs,
+    keys: keys.seed,
+    namespace,
+    kubectlNamespace: namespace,
+    folder: join(folder, "seed"),
+    logs,
+    address: site.seed.address,
+    publicAddress: site.seed.address,
+    serviceRange: site.seed.serviceRange,
+    serviceAddress: site.seed.serviceAddress,
+    controllers: basicControllers,
+    hasScheduler: false,
+  });
+}
+
+function startShoot(context: Context): Promise<ControlPlane> {
+  const { lab, site, programs, folder, logs, keys } = context;
+  return startControlPlane({
+    name: "shoot",
+    programs,
+    keys: keys.shoot,
+    namespace: lab.namespace(site.apiserver.machine),
+    kubectlNamespace: lab.namespace(site.seed.machine),
+    folder: join(folder, "shoot"),
+    logs,
+    address: site.apiserver.address,
+    publicAddress: site.apiserver.publicAddress,
+    serviceRange: site.ranges.services,
+    serviceAddress: site.serviceAddress,
+    controllers: [...basicControllers, ...workloadControllers],
+    hasScheduler: true,
+    apiServerArguments: context.apiServerArguments,
+  });
+}
+
+interface StartedNodes {
+  readonly machines: ReadonlyMap<string, Machine>;
+  readonly prepared: readonly PreparedNode[];
+}
+
+async function startNodes(context: Context): Promise<StartedNodes> {
+  const { lab, site, programs, folder, logs, keys } = context;
+  const [images, machines] = await Promise.all([
+    writeImages(context),
+    Promise.all(site.nodes.map(async ({ name }) => [name, await startMachine(lab, name)] as const)),
+  ]);
+  const byName = new Map(machines);
+  const prepared = site.nodes.map((node) =>
+    prepareNode({
+      site: node,
+      ranges: site.ranges,
+      programs,
+      machine: found(byName, node.name),
+      keys: keys.shoot,
+      server: `https://${site.apiserver.publicAddress}:6443`,
+      folder: join(folder, node.name),
+      logs,
+      images,
+      pauseImage: workload.pauseImage,
+      clusterDns: site.dnsAddress,
+    }),
+  );
+  return { machines: byName, prepared: await Promise.all(prepared) };
+}
+
+async function writeImages({ lab, programs, folder }: Context): Promise<readonly string[]> {
+  const pause = join(folder, "images", "pause.tar");
+  const pod = join(folder, "images", "pod.tar");
+  const labpod = { "bin/labpod": programs.labpod };
+  const listed = await lab.switch.run(["/bin/busybox", "--list"]);
+  const applets = listed.stdout.split("\n").filter((name) => name !== "" && name !== "busybox");
+  const links = Object.fromEntries(applets.map((name) => [`bin/${name}`, "busybox"]));
+  await Promise.all([
+    writeImage(pause, { name: workload.pauseImage, entrypoint: ["/bin/labpod", "pause"], files: labpod }),
+    writeImage(pod, {
+      name: workload.podImage,
+      entrypoint: ["/bin/labpod"],
+      files: { ...labpod, "bin/busybox": "/bin/busybox" },
+      links,
+    }),
+  ]);
+  return [pause, pod];
+}
+
+async function create(kubectl: Kubectl, objects: workload.Manifest): Promise<void> {
+  const input = workload.asList(objects);
+  await kubectl.run(["create", "--validate=false", "-f", "-"], { input });
+}
+
+/** The API server makes them a moment after it says it is ready. */
+async function waitForNamespace(kubectl: Kubectl, name: string): Promise<void> {
+  await kubectl.run(["wait", "--for=create", `namespace/${name}`, "--timeout=20s"]);
+}
+
+async function waitForReady(kubectl: Kubectl, what: readonly string[]): Promise<void> {
+  const timeoutMs = 95_000;
+  await kubectl.run(["wait", "--for=condition=Ready", ...what, "--timeout=90s"], { timeoutMs });
+}
+
+async function podTargets(kubectl: Kubectl): Promise<readonly string[]> {
+  const path = "{range .items[*]}{.status.podIP}{'\\n'}{end}";
+  const found = await kubectl.run(["get", "pod", "-l", "app=web", "-o", `jsonpath=${path}`]);
+  const addresses = found.stdout.split("\n").filter((line) => line !== "");
+  return addresses.map((address) => `${address}:${workload.webPort}`);
+}
+
+function agentsIdentity(kubectl: Kubectl): Pick<Cluster, "installAgentsIdentity" | "nodeToken"> {
+  return {
+    installAgentsIdentity: async () => {
+      const metadata = { name: agentAccount, namespace: "kube-system" };
+      const input = JSON.stringify({ apiVersion: "v1", kind: "ServiceAccount", metadata });
+      await kubectl.run(["apply", "--server-side", "-f", "-"], { input });
+    },
+    nodeToken: async (node) => {
+      const bound = ["--bound-object-kind", "Node", "--bound-object-name", node];
+      const args = ["create", "token", agentAccount, "-n", "kube-system", "--duration", "24h", ...bound];
+      return (await kubectl.run(args)).stdout.trim();
+    },
+  };
+}
+
+function routesOf(lab: Lab, site: ClusterSite): PlainRoutes {
+  return preparePlainRoutes({
+    site,
+    internet: lab.namespace("internet"),
+    passage: lab.namespace("balancer"),
+    passageAddress: "198.51.100.3",
+    passageInside: "inside",
+  });
+}
+
+function found(machines: ReadonlyMap<string, Machine>, name: string): Machine {
+  const machine = machines.get(name);
+  if (machine === undefined) throw new Error(`there is no machine ${name} in the lab`);
+  return machine;
+}

@@ -1,0 +1,102 @@
+/** The machine's own Prometheus in a pod namespace of the seed, watching the shoot's kubelets and pods. */
+
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import type { Namespace } from "#netsim/lab/namespace.ts";
+import type { ClusterKeys } from "./pki.ts";
+
+export interface PrometheusSpec {
+  readonly namespace: Namespace;
+  /** Of the shoot: the kubelets ask for its client certificate. */
+  readonly keys: ClusterKeys;
+  readonly folder: string;
+  readonly logs: string;
+  readonly labpod: string;
+  /** host:port lists. */
+  readonly kubelets: readonly string[];
+  readonly pods: readonly string[];
+  /** For a gateway in proxy mode, e.g. http://127.0.0.1:3128. */
+  readonly proxyUrl?: string;
+}
+
+export interface ScrapeTarget {
+  readonly job: string;
+  readonly instance: string;
+  readonly isUp: boolean;
+  readonly lastError: string;
+  /** Unix ms. */
+  readonly lastScrapeMs: number;
+}
+
+export interface Prometheus {
+  readonly targets: () => Promise<readonly ScrapeTarget[]>;
+  readonly stop: () => Promise<void>;
+}
+
+const address = "127.0.0.1:9090";
+
+/** Starts it and resolves when it answers; a target that is down is not its problem. */
+export async function startPrometheus(spec: PrometheusSpec): Promise<Prometheus> {
+  await mkdir(join(spec.folder, "data"), { recursive: true });
+  const file = join(spec.folder, "prometheus.yml");
+  await writeFile(file, configuration(spec));
+  const argv = ["prometheus", "--config.file", file, "--web.listen-address", address];
+  const running = spec.namespace.spawn(
+    [...argv, "--storage.tsdb.path", join(spec.folder, "data"), "--storage.tsdb.no-lockfile"],
+    { log: join(spec.logs, "prometheus.log") },
+  );
+  const get = async (path: string, flags: readonly string[]): Promise<string> => {
+    const done = await spec.namespace.run([spec.labpod, "get", ...flags, `http://${address}${path}`]);
+    return done.stdout;
+  };
+  await get("/-/ready", ["-until", "15s"]);
+  return {
+    targets: async () => readTargets(await get("/api/v1/targets?state=active", [])),
+    stop: () => running.stop(2000),
+  };
+}
+
+function configuration(spec: PrometheusSpec): string {
+  const proxy = spec.proxyUrl === undefined ? {} : { proxy_url: spec.proxyUrl };
+  const { file } = spec.keys;
+  return stringify({
+    global: { scrape_interval: "1s", scrape_timeout: "1s" },
+    scrape_configs: [
+      {
+        job_name: "kubelet",
+        scheme: "https",
+        ...proxy,
+        tls_config: {
+          ca_file: file("ca.crt"),
+          cert_file: file("kubelet-client.crt"),
+          key_file: file("kubelet-client.key"),
+        },
+        static_configs: [{ targets: spec.kubelets }],
+      },
+      { job_name: "pod", ...proxy, static_configs: [{ targets: spec.pods }] },
+    ],
+  });
+}
+
+interface TargetsAnswer {
+  readonly data: {
+    readonly activeTargets: readonly {
+      readonly labels: { readonly job: string; readonly instance: string };
+      readonly health: string;
+      readonly lastError: string;
+      readonly lastScrape: string;
+    }[];
+  };
+}
+
+function readTargets(text: string): readonly ScrapeTarget[] {
+  const answer = JSON.parse(text) as TargetsAnswer;
+  return answer.data.activeTargets.map(({ labels, health, lastError, lastScrape }) => ({
+    job: labels.job,
+    instance: labels.instance,
+    isUp: health === "up",
+    lastError,
+    lastScrapeMs: Date.parse(lastScrape),
+  }));
+}
