@@ -1,0 +1,97 @@
+/** What a lab must leave as it was on the machine that runs it. */
+
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+
+import { labNames, ledgerRoot } from "./ledger.ts";
+import { namespaceFolder } from "./namespace.ts";
+import { runCommand } from "./process.ts";
+
+/** The kubelet sets these for the whole machine, not for its namespaces. */
+const hostSysctls = [
+  "vm.overcommit_memory",
+  "kernel.panic",
+  "kernel.panic_on_oops",
+  "kernel.keys.root_maxkeys",
+  "kernel.keys.root_maxbytes",
+];
+const sysctlsFile = `${ledgerRoot}/host-sysctls.json`;
+
+/** Every part as sorted lines without counters and timers. */
+export type HostState = Readonly<Record<string, readonly string[]>>;
+
+/** Reads the host's links, addresses, routes, rules, packet filters, and the mounts and namespaces of one lab. */
+export const readHostState = async (lab: { readonly prefix: string; readonly dir: string }): Promise<HostState> => {
+  const [links, addresses, routes4, routes6, rules4, rules6, filters] = await Promise.all([
+    lines(["ip", "-o", "link"]),
+    lines(["ip", "-br", "addr"]),
+    lines(["ip", "-4", "route", "show", "table", "all"]),
+    lines(["ip", "-6", "route", "show", "table", "all"]),
+    lines(["ip", "-4", "rule"]),
+    lines(["ip", "-6", "rule"]),
+    lines(["nft", "-s", "list", "ruleset"]),
+  ]);
+  const mounts = readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .map((line) => line.split(" ")[4] ?? "")
+    .filter((path) => path === lab.dir || path.startsWith(`${lab.dir}/`));
+  return {
+    link: links.map((line) => line.replace(/ (qlen \d+|state \S+)/g, "")),
+    address: addresses,
+    route: [...routes4, ...routes6].map((line) => line.replace(/ expires \S+/, "")),
+    rule: [...rules4, ...rules6],
+    "packet filter": filters,
+    mount: mounts,
+    namespace: listNamespaces().filter((name) => name.startsWith(lab.prefix)),
+  };
+};
+
+/** What differs, one sentence each; empty when nothing does. */
+export const hostDifferences = (before: HostState, now: HostState): string[] =>
+  Object.keys({ ...before, ...now }).flatMap((part) => {
+    const old = before[part] ?? [];
+    const current = now[part] ?? [];
+    return [
+      ...current.filter((line) => !old.includes(line)).map((line) => `left behind (${part}): ${line}`),
+      ...old.filter((line) => !current.includes(line)).map((line) => `lost (${part}): ${line}`),
+    ];
+  });
+
+/** Saves the host's sysctls once for all labs that run now. */
+export const saveHostSysctls = async (): Promise<void> => {
+  if (existsSync(sysctlsFile)) return;
+  const values: Record<string, string> = {};
+  for (const key of hostSysctls) {
+    const { code, stdout } = await runCommand(["sysctl", "-n", key], { check: false });
+    if (code === 0) values[key] = stdout.trim();
+  }
+  writeFileSync(sysctlsFile, JSON.stringify(values));
+};
+
+/** Sets the host's sysctls back when no lab is left; until then the others may still need them. */
+export const restoreHostSysctls = async (): Promise<void> => {
+  if (labNames().length > 0 || !existsSync(sysctlsFile)) return;
+  const values: unknown = JSON.parse(readFileSync(sysctlsFile, "utf8"));
+  if (typeof values === "object" && values !== null) {
+    const wanted = Object.entries(values).map(([key, value]) => `${key}=${String(value)}`);
+    if (wanted.length > 0) await runCommand(["sysctl", "-qw", ...wanted]);
+  }
+  rmSync(sysctlsFile, { force: true });
+};
+
+/** The named network namespaces of this machine. */
+export const listNamespaces = (): string[] => {
+  try {
+    return readdirSync(namespaceFolder);
+  } catch {
+    return [];
+  }
+};
+
+const lines = async (argv: readonly string[]): Promise<string[]> => {
+  const { stdout } = await runCommand(argv, { check: false });
+  return stdout
+    .split("\n")
+    .map((line) => line.trimEnd())
+    .filter((line) => line !== "")
+    .sort();
+};

@@ -1,0 +1,193 @@
+/** Opens and closes a lab: a topology in network namespaces, with logs, evidence and a leak check at the end. */
+
+import { existsSync, mkdirSync, mkdtempSync, rmdirSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+
+import { type Balancer, openBalancer } from "./balancer.ts";
+import { writeEvidence } from "./evidence.ts";
+import { hostDifferences, readHostState, restoreHostSysctls, saveHostSysctls } from "./host-state.ts";
+import {
+  claimLedger,
+  type Ledger,
+  ledgerRoot,
+  removeDeadLabs,
+  removeResources,
+  type Resource,
+} from "./ledger.ts";
+import { type Namespace, openNamespace } from "./namespace.ts";
+import { runCommand, type Running } from "./process.ts";
+import { type Topology, topologyProblems } from "./topology.ts";
+import { namespaceName, namespaceNames, switchMachine, wire } from "./wiring.ts";
+
+/** How long programs get to end by themselves at `close`. */
+const stopGraceMs = 3_000;
+const ramSize = "6g";
+
+export interface LabOptions {
+  /** The folder for logs, captures and files; default: a new one in the system's folder for temporary files. */
+  readonly dir?: string;
+  /** Keep the folder after `close`; default false. `evidence` keeps it too. */
+  readonly keep?: boolean;
+}
+
+export interface Lab {
+  readonly name: string;
+  readonly topology: Topology;
+  /** Logs are in `dir/log`, captures in `dir/capture`. */
+  readonly dir: string;
+  /** A tmpfs that lives as long as the lab: data of etcd, images, folders of machines. */
+  readonly ram: string;
+  namespace(machine: string): Namespace;
+  /** The namespace with all bridges. */
+  readonly switch: Namespace;
+  balancer(name: string): Balancer;
+  /** Records something that the caller is about to make, so that `close` or the next run removes it. */
+  record(resource: Resource): void;
+  /** Makes `close` stop a program of the caller's before the namespaces go. */
+  own(running: Running): void;
+  /** Writes the state of every machine beside the logs, keeps the folder after `close`, and returns its path. */
+  evidence(): Promise<string>;
+  /** Ends and removes everything; throws a LabLeakError when something was left or is left. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Something that a lab has made was still there when all should have been gone. */
+export class LabLeakError extends Error {
+  readonly leaks: readonly string[];
+
+  constructor(lab: string, leaks: readonly string[]) {
+    super(`The lab "${lab}" leaked:\n  ${leaks.join("\n  ")}`);
+    this.name = "LabLeakError";
+    this.leaks = leaks;
+  }
+}
+
+/** Removes what labs of dead processes have left, and returns the names of those labs. */
+export const removeLeftovers = async (): Promise<string[]> => {
+  const removed = await removeDeadLabs();
+  await restoreHostSysctls();
+  removeEmptyRoot();
+  return removed;
+};
+
+/** Builds a topology; first removes what a crashed lab of the same name has left. Needs root. */
+export const openLab = async (topology: Topology, options: LabOptions = {}): Promise<Lab> => {
+  const problems = topologyProblems(topology);
+  if (problems.length > 0) throw new Error(problems.join("\n"));
+  if (process.getuid?.() !== 0) throw new Error("A lab needs root: it makes network namespaces.");
+  const ledger = await claimLedger(topology.name);
+  const dir = options.dir ?? mkdtempSync(`${tmpdir()}/xylem-lab-${topology.name}-`);
+  try {
+    return await build(topology, ledger, { dir, keep: options.keep ?? false, isOwnDir: options.dir === undefined });
+  } catch (error) {
+    await removeResources(ledger.resources());
+    ledger.forget();
+    await restoreHostSysctls();
+    throw error;
+  }
+};
+
+interface Place {
+  readonly dir: string;
+  readonly keep: boolean;
+  /** Whether the lab made the folder itself. */
+  readonly isOwnDir: boolean;
+}
+
+const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<Lab> => {
+  const { dir } = place;
+  const ram = `${dir}/ram`;
+  const logFolder = `${dir}/log`;
+  mkdirSync(logFolder, { recursive: true });
+  await saveHostSysctls();
+  const before = await readHostState({ prefix: namespaceName(topology.name, ""), dir });
+  ledger.record({ kind: "folder", path: place.isOwnDir ? dir : ram });
+  ledger.record({ kind: "mount", path: ram });
+  mkdirSync(ram, { recursive: true });
+  await runCommand(["mount", "-t", "tmpfs", "-o", `size=${ramSize},mode=755`, "xylem-lab", ram]);
+  for (const name of namespaceNames(topology)) ledger.record({ kind: "namespace", name });
+  await wire(topology);
+
+  const programs: Running[] = [];
+  const own = (running: Running): void => {
+    programs.push(running);
+  };
+  const namespaces = new Map(
+    [switchMachine, ...Object.keys(topology.machines)].map((machine) => [
+      machine,
+      openNamespace({ machine, name: namespaceName(topology.name, machine), logFolder, onSpawn: own }),
+    ]),
+  );
+  const namespace = (machine: string): Namespace => found(namespaces, machine, "machine");
+  const balancers = new Map<string, Balancer>();
+  for (const [name, spec] of Object.entries(topology.balancers ?? {})) {
+    balancers.set(name, await openBalancer({ topology, spec, namespace }));
+  }
+  let isKept = place.keep;
+  let closing: Promise<void> | null = null;
+  const close = async (): Promise<void> => {
+    for (const balancer of balancers.values()) balancer.close();
+    await Promise.all(programs.map((program) => program.stop(stopGraceMs)));
+    const leaks = await dismantle(topology, ledger, { keepDir: isKept ? dir : null });
+    const after = await readHostState({ prefix: namespaceName(topology.name, ""), dir });
+    leaks.push(...hostDifferences(before, after));
+    if (leaks.length > 0) throw new LabLeakError(topology.name, leaks);
+  };
+  return {
+    name: topology.name,
+    topology,
+    dir,
+    ram,
+    namespace,
+    switch: namespace(switchMachine),
+    balancer: (name) => found(balancers, name, "balancer"),
+    record: (resource) => ledger.record(resource),
+    own,
+    evidence: async () => {
+      isKept = true;
+      await writeEvidence(dir, [...namespaces.values()]);
+      return dir;
+    },
+    close: () => (closing ??= close()),
+  };
+};
+
+/** Removes what the ledger holds and returns what should not have been there any more, or still is. */
+const dismantle = async (
+  topology: Topology,
+  ledger: Ledger,
+  { keepDir }: { readonly keepDir: string | null },
+): Promise<string[]> => {
+  const resources = ledger.resources().filter((each) => each.kind !== "folder" || each.path !== keepDir);
+  const leaks: string[] = [];
+  try {
+    const strays = await removeResources(resources);
+    leaks.push(...strays.map((stray) => `still ran in a namespace (process): ${stray}`));
+  } catch (error) {
+    leaks.push(error instanceof Error ? error.message : String(error));
+  }
+  for (const resource of resources) {
+    if (resource.kind === "cgroup" && existsSync(resource.path)) leaks.push(`left behind (cgroup): ${resource.path}`);
+  }
+  // With a leak the ledger stays for the next run of the same name, marked as nobody's.
+  if (leaks.some((leak) => leak.startsWith("left behind") || leak.includes("can't be removed"))) {
+    writeFileSync(`${ledgerRoot}/${topology.name}/owner.json`, "{}");
+  } else ledger.forget();
+  await restoreHostSysctls();
+  removeEmptyRoot();
+  return leaks;
+};
+
+const removeEmptyRoot = (): void => {
+  try {
+    rmdirSync(ledgerRoot);
+  } catch {
+    // Another lab runs, or there never was one.
+  }
+};
+
+const found = <T>(map: ReadonlyMap<string, T>, name: string, what: string): T => {
+  const value = map.get(name);
+  if (value === undefined) throw new Error(`There is no ${what} "${name}" in the lab: ${[...map.keys()].join(", ")}.`);
+  return value;
+};
