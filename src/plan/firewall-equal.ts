@@ -1,37 +1,39 @@
-/** Whether two firewall tables mean the same, whatever the order of their chains and the spelling of their sets. */
+/** Whether two firewall tables mean the same. */
 
 import { mergeCidrs } from "#src/model/cidr-set.ts";
-import { cidrParts, type Cidr } from "#src/model/cidr.ts";
-import type { FirewallRule, FirewallTable } from "#src/model/network.ts";
+import type { Cidr } from "#src/model/cidr.ts";
+import type { FirewallChain, FirewallRule, FirewallTable } from "#src/model/network.ts";
 
-/** True when both let pass, drop and masquerade the same packets in the same order. */
+/**
+ * The order of chains and of addresses has no meaning, nor how addresses are cut into blocks; the order of rules has.
+ * A chain without rules is as good as none.
+ */
 export const isSameFirewall = (a: FirewallTable, b: FirewallTable): boolean =>
   meaningOf(a) === meaningOf(b);
 
-/** Canonical text: chains by hook without empty ones, one line per rule and family, merged prefixes. */
-function meaningOf(table: FirewallTable): string {
-  const lines = table.chains
-    .toSorted((a, b) => (a.hook < b.hook ? -1 : a.hook > b.hook ? 1 : 0))
-    .flatMap((chain) => chain.rules.flatMap(ruleMeaning).map((rule) => `${chain.hook}: ${rule}`));
-  return lines.length === 0 ? "" : [table.interface, ...lines].join("\n");
-}
+const meaningOf = (table: FirewallTable): string =>
+  JSON.stringify([
+    table.interface,
+    table.chains
+      .filter((chain) => chain.rules.length > 0)
+      .map(chainMeaning)
+      .toSorted(),
+  ]);
 
-function ruleMeaning(rule: FirewallRule): readonly string[] {
+const chainMeaning = ({ hook, rules }: FirewallChain): string =>
+  JSON.stringify([hook, rules.map(ruleMeaning)]);
+
+const ruleMeaning = (rule: FirewallRule): readonly string[] => {
   switch (rule.kind) {
     case "accept-replies":
     case "drop-new":
     case "drop-new-into":
       return [rule.kind];
     case "only-destinations":
-      // An empty family still drops: everything of that family.
-      return ([4, 6] as const).map((f) => `${rule.kind} ipv${f} ${ofFamily(rule.destinations, f)}`);
+      return [rule.kind, ...blocks(rule.destinations)];
     case "masquerade":
-      return ([4, 6] as const)
-        .map((family) => ofFamily(rule.sources, family))
-        .filter((sources) => sources !== "")
-        .map((sources) => `${rule.kind} ${sources}`);
+      return [rule.kind, ...blocks(rule.sources)];
   }
-}
+};
 
-const ofFamily = (cidrs: readonly Cidr[], family: 4 | 6): string =>
-  mergeCidrs(cidrs.filter((cidr) => cidrParts(cidr).family === family)).join(" ");
+const blocks = (cidrs: readonly Cidr[]): readonly Cidr[] => mergeCidrs(cidrs);
