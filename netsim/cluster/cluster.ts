@@ -99,7 +99,7 @@ export async function openCluster(lab: Lab, options: ClusterOptions): Promise<Cl
     ...identity,
     close: async () => {
       await prometheus.stop();
-      await Promise.all([...nodes.machines.values()].map((machine) => machine.close()));
+      await Promise.all([...nodes.machines.values()].map((machine) => machine.kill()));
       await Promise.all([shoot.stop(), seed.stop()]);
     },
   };

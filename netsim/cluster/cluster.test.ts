@@ -1,0 +1,100 @@
+import t from "tap";
+import type { Test } from "tap";
+import { openLab } from "#netsim/lab/lab.ts";
+import { twoNetworks } from "#netsim/lab/two-networks.ts";
+import { openCluster } from "./cluster.ts";
+import type { Cluster } from "./cluster.ts";
+import { mainJob, runMainJob, settleApis } from "./main-job.ts";
+import type { CheckResult } from "./main-job.ts";
+import { openPrograms } from "./programs.ts";
+
+const isRoot = process.getuid?.() === 0;
+const timeoutMs = 240_000;
+
+t.test("the main job needs a way to the shoot", { skip: isRoot ? false : "needs root", timeout: timeoutMs }, async (t) => {
+  const programs = await openPrograms({ onProgress: ({ step }) => t.comment(`building ${step}`) });
+  const lab = await openLab(twoNetworks({ name: "cluster-test" }));
+  try {
+    const onProgress = (step: string, ms: number): void => t.comment(`${Math.round(ms)} ms: ${step}`);
+    const cluster = await openCluster(lab, { programs, onProgress });
+    try {
+      await t.test("the seed has no route to nodes, pods or services", (t) => noRoute(t, cluster));
+      await t.test("without a route every check fails as networks fail", (t) => wantFailure(t, cluster));
+      await cluster.plainRoutes.open();
+      await settleApis(cluster);
+      await t.test("with a plain route every check passes", (t) => wantSuccess(t, cluster));
+      await t.test("a node's token carries the node's name", (t) => tokenNamesNode(t, cluster));
+      await cluster.plainRoutes.close();
+      await t.test("when the route goes every check fails again", (t) => wantFailure(t, cluster));
+    } finally {
+      await cluster.close();
+    }
+  } catch (error) {
+    t.comment(`evidence is in ${await lab.evidence()}`);
+    throw error;
+  } finally {
+    if (!t.passing()) t.comment(`evidence is in ${await lab.evidence()}`);
+    await lab.close();
+  }
+});
+
+async function noRoute(t: Test, cluster: Cluster): Promise<void> {
+  const [node] = cluster.site.nodes;
+  const web = (await cluster.prometheus.targets()).find(({ job }) => job === "pod");
+  const places = [`${node?.address}:10250`, String(web?.instance), `${cluster.site.serviceAddress}:443`];
+  for (const machine of ["seed", "apiserver", "prometheus"]) {
+    for (const place of places) {
+      const argv = [cluster.programs.labpod, "get", "-timeout", "3s", `https://${place}/`];
+      const { code, stderr } = await cluster.lab.namespace(machine).run(argv, { check: false });
+      t.not(code, 0);
+      t.match(stderr, /network is unreachable|no route to host/, `${machine} to ${place}`);
+    }
+  }
+}
+
+async function wantFailure(t: Test, cluster: Cluster): Promise<void> {
+  const results = await runMainJob(mainJob(cluster), { inParallel: true });
+  for (const result of results) {
+    t.comment(describe(result));
+    t.equal(result.outcome.kind, "network-failure", describe(result));
+  }
+}
+
+async function wantSuccess(t: Test, cluster: Cluster): Promise<void> {
+  const results = await runMainJob(mainJob(cluster), { inParallel: false });
+  for (const result of results) {
+    t.comment(describe(result));
+    t.equal(result.outcome.kind, "passed", describe(result));
+  }
+}
+
+async function tokenNamesNode(t: Test, cluster: Cluster): Promise<void> {
+  await cluster.installAgentsIdentity();
+  await cluster.installAgentsIdentity();
+  const token = await cluster.nodeToken("node2");
+  const claims = Buffer.from(token.split(".")[1] ?? "", "base64url").toString();
+  t.match(JSON.parse(claims), { "kubernetes.io": { node: { name: "node2" } } });
+  const server = cluster.shoot.servers.public;
+  const kubeconfig = await cluster.shoot.keys.kubeconfig({
+    name: "agent-node2",
+    server,
+    user: { kind: "token", token },
+  });
+  const whoAmI = ["auth", "whoami", "-o", "json", "--kubeconfig", kubeconfig];
+  const argv = [cluster.programs.hyperkube, "kubectl", ...whoAmI];
+  const { stdout } = await cluster.machine("node2").run(argv);
+  t.match(JSON.parse(stdout), {
+    status: {
+      userInfo: {
+        username: "system:serviceaccount:kube-system:xylem-agent",
+        extra: { "authentication.kubernetes.io/node-name": ["node2"] },
+      },
+    },
+  });
+}
+
+function describe({ name, durationMs, outcome }: CheckResult): string {
+  const text = outcome.kind === "passed" ? outcome.evidence : outcome.error;
+  const [first = ""] = text.trim().split("\n").slice(-1);
+  return `${name}: ${outcome.kind} after ${Math.round(durationMs)} ms: ${first.slice(0, 300)}`;
+}
