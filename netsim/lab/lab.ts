@@ -19,8 +19,7 @@ import { runCommand, type Running } from "./process.ts";
 import { type Topology, topologyProblems } from "./topology.ts";
 import { namespaceName, namespaceNames, switchMachine, wire } from "./wiring.ts";
 
-/** How long programs get to end by themselves at `close`. */
-const stopGraceMs = 3_000;
+const stopGraceMsDefault = 1_500;
 const ramSize = "6g";
 
 export interface LabOptions {
@@ -28,6 +27,8 @@ export interface LabOptions {
   readonly dir?: string;
   /** Keep the folder after `close`; default false. `evidence` keeps it too. */
   readonly keep?: boolean;
+  /** How long programs get to end by themselves at `close`; default 1.5 s. */
+  readonly stopGraceMs?: number;
 }
 
 export interface Lab {
@@ -43,8 +44,8 @@ export interface Lab {
   balancer(name: string): Balancer;
   /** Records something that the caller is about to make, so that `close` or the next run removes it. */
   record(resource: Resource): void;
-  /** Makes `close` stop a program of the caller's before the namespaces go. */
-  own(running: Running): void;
+  /** Makes `close` stop what the caller has started: programs first, then the machines that they may run on. */
+  own(running: Running, stage?: "program" | "machine"): void;
   /** Writes the state of every machine beside the logs, keeps the folder after `close`, and returns its path. */
   evidence(): Promise<string>;
   /** Ends and removes everything; throws a LabLeakError when something was left or is left. Idempotent. */
@@ -78,7 +79,12 @@ export const openLab = async (topology: Topology, options: LabOptions = {}): Pro
   const ledger = await claimLedger(topology.name);
   const dir = options.dir ?? mkdtempSync(`${tmpdir()}/xylem-lab-${topology.name}-`);
   try {
-    return await build(topology, ledger, { dir, keep: options.keep ?? false, isOwnDir: options.dir === undefined });
+    return await build(topology, ledger, {
+      dir,
+      keep: options.keep ?? false,
+      isOwnDir: options.dir === undefined,
+      stopGraceMs: options.stopGraceMs ?? stopGraceMsDefault,
+    });
   } catch (error) {
     await removeResources(ledger.resources());
     ledger.forget();
@@ -92,6 +98,7 @@ interface Place {
   readonly keep: boolean;
   /** Whether the lab made the folder itself. */
   readonly isOwnDir: boolean;
+  readonly stopGraceMs: number;
 }
 
 const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<Lab> => {
@@ -108,9 +115,9 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
   for (const name of namespaceNames(topology)) ledger.record({ kind: "namespace", name });
   await wire(topology);
 
-  const programs: Running[] = [];
-  const own = (running: Running): void => {
-    programs.push(running);
+  const owned: Record<"program" | "machine", Running[]> = { program: [], machine: [] };
+  const own: Lab["own"] = (running, stage = "program") => {
+    owned[stage].push(running);
   };
   const namespaces = new Map(
     [switchMachine, ...Object.keys(topology.machines)].map((machine) => [
@@ -127,7 +134,8 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
   let closing: Promise<void> | null = null;
   const close = async (): Promise<void> => {
     for (const balancer of balancers.values()) balancer.close();
-    await Promise.all(programs.map((program) => program.stop(stopGraceMs)));
+    await Promise.all(owned.program.map((program) => program.stop(place.stopGraceMs)));
+    await Promise.all(owned.machine.map((machine) => machine.stop(place.stopGraceMs)));
     const leaks = await dismantle(topology, ledger, { keepDir: isKept ? dir : null });
     const after = await readHostState({ prefix: namespaceName(topology.name, ""), dir });
     leaks.push(...hostDifferences(before, after));
