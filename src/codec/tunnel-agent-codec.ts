@@ -1,8 +1,8 @@
 /** `TunnelAgent` of xylem.dev/v1alpha1: one node's claim of a key, an agent id and a port (docs/objects.md). */
 
-import { parseAgentId, type AgentId } from "#src/model/agent-id.ts";
+import { parseAgentId } from "#src/model/agent-id.ts";
 import { parsePort } from "#src/model/endpoint.ts";
-import { parsePublicKey, type PublicKey } from "#src/model/key.ts";
+import { parsePublicKey } from "#src/model/key.ts";
 import type { Parsed } from "#src/model/parsed.ts";
 import { parseTimestamp } from "#src/model/timestamp.ts";
 import type { AgentClaim } from "#src/model/tunnel.ts";
@@ -24,26 +24,25 @@ export const parseTunnelAgent = (object: unknown): Parsed<AgentClaim> =>
   });
 
 /** Prints the object that an agent writes for its node; owned by the Node, so that it goes with it. */
-export const tunnelAgentObject = (facts: {
-  readonly node: string;
-  readonly nodeUid: string;
-  readonly publicKey: PublicKey;
-  readonly agentId: AgentId;
-  readonly port: number;
+export const tunnelAgentObject = (options: {
+  readonly node: { readonly name: string; readonly uid: string };
+  readonly claim: Pick<AgentClaim, "publicKey" | "agentId" | "port">;
   readonly version: string;
 }) => ({
   apiVersion: "xylem.dev/v1alpha1",
   kind: "TunnelAgent",
   metadata: {
     namespace: "kube-system",
-    name: facts.node,
+    name: options.node.name,
     labels: { "app.kubernetes.io/managed-by": "xylem" },
-    ownerReferences: [{ apiVersion: "v1", kind: "Node", name: facts.node, uid: facts.nodeUid }],
+    ownerReferences: [
+      { apiVersion: "v1", kind: "Node", name: options.node.name, uid: options.node.uid },
+    ],
   },
   spec: {
-    publicKey: facts.publicKey,
-    agentId: facts.agentId,
-    port: facts.port,
-    version: facts.version,
+    publicKey: options.claim.publicKey,
+    agentId: options.claim.agentId,
+    port: options.claim.port,
+    version: options.version,
   },
 });
