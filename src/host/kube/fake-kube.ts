@@ -137,10 +137,9 @@ export class FakeKube implements Kube {
   }
 
   replace(resource: KubeResource, object: KubeObject): Promise<KubeObject> {
-    return this.#update("replace", resource, object.metadata, (held) => ({
-      ...object,
-      ...(held["status"] === undefined ? {} : { status: held["status"] }),
-    }));
+    return this.#update("replace", resource, object.metadata, (held) =>
+      withStatusOf(object, held),
+    );
   }
 
   replaceStatus(resource: KubeResource, object: KubeObject): Promise<KubeObject> {
@@ -152,10 +151,9 @@ export class FakeKube implements Kube {
   }
 
   patch(resource: KubeResource, name: KubeName, patch: object): Promise<KubeObject> {
-    return this.#update("patch", resource, name, (held) => ({
-      ...patched(held, patch),
-      ...(held["status"] === undefined ? {} : { status: held["status"] }),
-    }));
+    return this.#update("patch", resource, name, (held) =>
+      withStatusOf(patched(held, patch), held),
+    );
   }
 
   patchStatus(resource: KubeResource, name: KubeName, patch: object): Promise<KubeObject> {
@@ -196,8 +194,8 @@ export class FakeKube implements Kube {
     const reflector = new SourceReflector({
       source: this.#source(resource, options),
       clock: this.#clock,
-      // Retries against a fake come at once after their shortest wait.
-      random: { unit: () => 0, bytes: (count) => new Uint8Array(count) },
+      // The middle of every jitter: tests are repeatable, and retries do wait.
+      random: { unit: () => 0.5, bytes: (count) => new Uint8Array(count) },
       log: this.#log,
       subject: resource.plural,
       onChange: options.onChange,
@@ -367,6 +365,11 @@ const versionOf = (object: KubeObject): { resourceVersion?: string } =>
   object.metadata.resourceVersion === undefined
     ? {}
     : { resourceVersion: object.metadata.resourceVersion };
+
+const withStatusOf = (object: KubeObject, held: KubeObject): KubeObject => {
+  const { status: _, ...rest } = object;
+  return held["status"] === undefined ? rest : { ...rest, status: held["status"] };
+};
 
 const definedOnly = (fields: Readonly<Record<string, unknown>>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));

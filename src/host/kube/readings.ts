@@ -9,6 +9,9 @@ export interface Readings<T> {
   readonly findings: readonly Finding[];
 }
 
+/** What was read of an object that the reflector has not replaced since: a Node's heartbeat is one parse, not 5,000. */
+const known = new WeakMap<KubeObject, Parsed<unknown>>();
+
 /** One hostile or broken object never hides the others. Null items (not listed yet) read as none. */
 export const readAll = <T>(
   items: ReadonlyMap<string, KubeObject> | null,
@@ -18,7 +21,8 @@ export const readAll = <T>(
   const values: T[] = [];
   const findings: Finding[] = [];
   for (const [name, object] of items ?? []) {
-    const read = parse(object);
+    const read = (known.get(object) as Parsed<T> | undefined) ?? parse(object);
+    known.set(object, read);
     if (read.ok) values.push(read.value);
     else findings.push({ code: "unreadable", object: `${kind} ${name}`, message: read.problem });
   }
