@@ -34,6 +34,13 @@ export const formatTimestamp = (ms: number): string => {
   return `${date}T${two(hour)}:${two(minute)}:${two(seconds % 60)}Z`;
 };
 
+/** Prints UTC with six digits of a second, the only form that metav1.MicroTime reads. */
+export const formatMicroTimestamp = (ms: number): string => {
+  const wholeMs = Math.floor(ms);
+  const fractionMs = ((wholeMs % 1000) + 1000) % 1000;
+  return formatTimestamp(ms).replace("Z", `.${String(fractionMs).padStart(3, "0")}000Z`);
+};
+
 interface CivilDate {
   readonly year: number;
   readonly month: number;
