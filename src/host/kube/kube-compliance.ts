@@ -1,7 +1,6 @@
 /** What every Kube must do; run against the fake and, where one is given, a real API server. */
 
 import type { Test } from "tap";
-import type { Clock } from "#src/ports/clock.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeErrorCode, KubeObject } from "#src/ports/kube.ts";
 import { CONFIG_MAPS, LEASES, SERVICES } from "#src/ports/kube-resource.ts";
@@ -12,15 +11,23 @@ export interface KubeSubject {
   readonly namespace: string;
   /** Lets waiting work of the subject run; the condition is looked at again after each call. */
   readonly settle: () => Promise<void>;
-  readonly clock: Clock;
 }
 
-/** Adds the suite to `t`. */
+type Opened = (t: Test) => Promise<KubeSubject>;
+
+/** Adds the suite to `t`; every client that `open` makes is closed after its test. */
 export const kubeCompliance = (t: Test, open: () => Promise<KubeSubject>): void => {
-  testVerbs(t, open);
-  testWrites(t, open);
-  testStatus(t, open);
-  testReflector(t, open);
+  const opened: Opened = async (t) => {
+    const subject = await open();
+    t.teardown(() => {
+      subject.kube.close();
+    });
+    return subject;
+  };
+  testVerbs(t, opened);
+  testWrites(t, opened);
+  testStatus(t, opened);
+  testReflector(t, opened);
 };
 
 const configMap = (namespace: string, name: string, data: object): KubeObject => ({
@@ -43,9 +50,9 @@ const codeOfFailure = async (call: Promise<unknown>): Promise<KubeErrorCode | "n
   }
 };
 
-const testVerbs = (t: Test, open: () => Promise<KubeSubject>): void => {
+const testVerbs = (t: Test, opened: Opened): void => {
   t.test("an object can be created, read, listed and deleted", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     const name = { namespace, name: "verbs" };
     const made = await kube.create(CONFIG_MAPS, configMap(namespace, "verbs", { a: "1" }));
     t.match(made.metadata, { name: "verbs", namespace, uid: String, resourceVersion: String });
@@ -55,46 +62,41 @@ const testVerbs = (t: Test, open: () => Promise<KubeSubject>): void => {
     await kube.delete(CONFIG_MAPS, name);
     t.equal(await codeOfFailure(kube.get(CONFIG_MAPS, name)), "not-found");
     t.equal((await kube.list(CONFIG_MAPS, { namespace, fieldSelector })).length, 0);
-    kube.close();
   });
 
   t.test("deleting an absent object is success", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     await kube.delete(CONFIG_MAPS, { namespace, name: "never-there" });
     t.pass("no error");
-    kube.close();
   });
 
   t.test("a second create of one name fails with already-exists and names the object", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     await kube.create(CONFIG_MAPS, configMap(namespace, "twice", {}));
     const again = kube.create(CONFIG_MAPS, configMap(namespace, "twice", {}));
     await t.rejects(again, { code: "already-exists", message: /create ConfigMap .*\/twice/u });
     await kube.delete(CONFIG_MAPS, { namespace, name: "twice" });
-    kube.close();
   });
 
   t.test("a name that no server takes fails with invalid", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     const made = kube.create(CONFIG_MAPS, configMap(namespace, "Not A Name", {}));
     t.equal(await codeOfFailure(made), "invalid");
-    kube.close();
   });
 };
 
-const testWrites = (t: Test, open: () => Promise<KubeSubject>): void => {
+const testWrites = (t: Test, opened: Opened): void => {
   t.test("replacing with an old resourceVersion fails with conflict", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     const first = await kube.create(CONFIG_MAPS, configMap(namespace, "race", { a: "1" }));
     await kube.replace(CONFIG_MAPS, { ...first, data: { a: "2" } });
     const late = kube.replace(CONFIG_MAPS, { ...first, data: { a: "3" } });
     t.equal(await codeOfFailure(late), "conflict");
     await kube.delete(CONFIG_MAPS, { namespace, name: "race" });
-    kube.close();
   });
 
   t.test("a write that changes nothing leaves the resourceVersion", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     const first = await kube.create(CONFIG_MAPS, configMap(namespace, "same", { a: "1" }));
     const patched = await kube.patch(
       CONFIG_MAPS,
@@ -103,21 +105,19 @@ const testWrites = (t: Test, open: () => Promise<KubeSubject>): void => {
     );
     t.equal(patched.metadata.resourceVersion, first.metadata.resourceVersion);
     await kube.delete(CONFIG_MAPS, { namespace, name: "same" });
-    kube.close();
   });
 
   t.test("a merge patch sets, removes and keeps fields", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     await kube.create(CONFIG_MAPS, configMap(namespace, "merge", { a: "1", b: "2" }));
     const name = { namespace, name: "merge" };
     const patched = await kube.patch(CONFIG_MAPS, name, { data: { a: null, c: "3" } });
     t.strictSame(patched["data"], { b: "2", c: "3" });
     await kube.delete(CONFIG_MAPS, name);
-    kube.close();
   });
 
   t.test("a patch with an old resourceVersion fails with conflict", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     const lease = { metadata: { namespace, name: "lease" }, spec: { holderIdentity: "a" } };
     const made = await kube.create(LEASES, lease);
     const name = { namespace, name: "lease" };
@@ -129,24 +129,22 @@ const testWrites = (t: Test, open: () => Promise<KubeSubject>): void => {
     });
     t.equal(await codeOfFailure(late), "conflict");
     await kube.delete(LEASES, name);
-    kube.close();
   });
 
   t.test("deleting with another uid fails with conflict and deletes nothing", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     const name = { namespace, name: "precondition" };
     await kube.create(CONFIG_MAPS, configMap(namespace, "precondition", {}));
     const uid = "11111111-1111-4111-8111-111111111111";
     t.equal(await codeOfFailure(kube.delete(CONFIG_MAPS, name, { uid })), "conflict");
     t.match(await kube.get(CONFIG_MAPS, name), { metadata: { name: "precondition" } });
     await kube.delete(CONFIG_MAPS, name);
-    kube.close();
   });
 };
 
-const testStatus = (t: Test, open: () => Promise<KubeSubject>): void => {
+const testStatus = (t: Test, opened: Opened): void => {
   t.test("status is written by its own verbs only, and spec by the others only", async (t) => {
-    const { kube, namespace } = await open();
+    const { kube, namespace } = await opened(t);
     const name = { namespace, name: "apart" };
     const port = { name: "x", port: 51820, protocol: "UDP" };
     const made = await kube.create(SERVICES, {
@@ -161,13 +159,12 @@ const testStatus = (t: Test, open: () => Promise<KubeSubject>): void => {
     t.match(patched["status"], { loadBalancer: { ingress } });
     t.match(patched["spec"], { ports: [{ port: 51820 }] });
     await kube.delete(SERVICES, name);
-    kube.close();
   });
 };
 
-const testReflector = (t: Test, open: () => Promise<KubeSubject>): void => {
+const testReflector = (t: Test, opened: Opened): void => {
   t.test("a reflector holds the list, then every change, and stops", async (t) => {
-    const { kube, namespace, settle } = await open();
+    const { kube, namespace, settle } = await opened(t);
     await kube.create(CONFIG_MAPS, labelled(namespace, "before", { a: "1" }));
     let notices = 0;
     const onChange = (): void => {
@@ -195,6 +192,5 @@ const testReflector = (t: Test, open: () => Promise<KubeSubject>): void => {
     t.equal(reflector.state.kind, "stopped");
     await kube.delete(CONFIG_MAPS, { namespace, name: "after" });
     await kube.delete(CONFIG_MAPS, { namespace, name: "unlabelled" });
-    kube.close();
   });
 };

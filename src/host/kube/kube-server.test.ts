@@ -5,6 +5,7 @@ import { realClock } from "#src/host/clock.ts";
 import { FakeLog } from "#src/host/fake-log.ts";
 import { realRandom } from "#src/host/random.ts";
 import type { KubeResource } from "#src/ports/kube.ts";
+import { CONFIG_MAPS } from "#src/ports/kube-resource.ts";
 import { kubeCompliance } from "./kube-compliance.ts";
 import { kubeconfigFile } from "./kubeconfig.ts";
 import { connectKube } from "./rest.ts";
@@ -33,6 +34,9 @@ const connect = () =>
 t.test("compliance", options, async (t) => {
   const admin = connect();
   await admin.create(NAMESPACES, { metadata: { name: NAMESPACE } }).catch(() => undefined);
+  for (const left of await admin.list(CONFIG_MAPS, { namespace: NAMESPACE })) {
+    await admin.delete(CONFIG_MAPS, left.metadata);
+  }
   t.teardown(() => {
     admin.close();
   });
@@ -40,7 +44,6 @@ t.test("compliance", options, async (t) => {
     Promise.resolve({
       kube: connect(),
       namespace: NAMESPACE,
-      clock: realClock,
       settle: () =>
         new Promise((resolve) => {
           setTimeout(resolve, 25);

@@ -119,15 +119,28 @@ export class KubeTransport {
 
   async #open(request: KubeRequest, fresh: boolean): Promise<http.IncomingMessage> {
     const session = await this.#connect(fresh);
-    const headers = await this.#headers(request, session.credentials.auth, fresh);
+    const body = request.body === undefined ? null : Buffer.from(JSON.stringify(request.body));
+    const headers = {
+      ...(await this.#headers(session.credentials.auth, fresh, request)),
+      // Without a length Node sends the body of a DELETE unframed, and the server reads it as the next request.
+      ...(body === null
+        ? {}
+        : {
+            "content-type": request.contentType ?? "application/json",
+            "content-length": body.length,
+          }),
+    };
     if (this.#isClosed) throw this.#error(request, "unreachable", "the client is closed");
     try {
-      return await this.#send(request, session, headers);
+      return await this.#send(request, session, { headers, body });
     } catch (error) {
       // A kept-alive connection that the server closed meanwhile: safe to repeat only for reads.
       if (!(error instanceof StaleSocket)) throw error;
       if (request.method === "GET" && request.signal?.aborted !== true) {
-        return await this.#send(request, session, { ...headers, connection: "close" });
+        return await this.#send(request, session, {
+          headers: { ...headers, connection: "close" },
+          body,
+        });
       }
       throw this.#broken(request, error.cause);
     }
@@ -136,13 +149,13 @@ export class KubeTransport {
   #send(
     request: KubeRequest,
     session: Session,
-    headers: http.OutgoingHttpHeaders,
+    message: { readonly headers: http.OutgoingHttpHeaders; readonly body: Buffer | null },
   ): Promise<http.IncomingMessage> {
     const { credentials, agent } = session;
     const url = new URL(credentials.server + request.path);
     const options = {
       method: request.method,
-      headers,
+      headers: message.headers,
       agent,
       ...(request.signal === undefined ? {} : { signal: request.signal }),
     };
@@ -166,7 +179,7 @@ export class KubeTransport {
         } else if (call.reusedSocket && isReset(cause)) reject(new StaleSocket(cause));
         else reject(this.#broken(request, cause));
       });
-      call.end(request.body === undefined ? undefined : JSON.stringify(request.body));
+      call.end(message.body ?? undefined);
     });
   }
 
@@ -215,17 +228,14 @@ export class KubeTransport {
   }
 
   async #headers(
-    request: KubeRequest,
     auth: KubeAuth,
     fresh: boolean,
+    request: KubeRequest,
   ): Promise<http.OutgoingHttpHeaders> {
     const token = await this.#bearer(request, auth, fresh);
     return {
       accept: "application/json",
       "user-agent": this.#options.userAgent,
-      ...(request.body === undefined
-        ? {}
-        : { "content-type": request.contentType ?? "application/json" }),
       ...(token === null ? {} : { authorization: `Bearer ${token}` }),
     };
   }
