@@ -1,0 +1,94 @@
+/** The Network suite against the fake, and as root against the kernel in a fresh network namespace. */
+
+import { execFileSync } from "node:child_process";
+import { userInfo } from "node:os";
+import t from "tap";
+import { FakeNetwork } from "./fake-network.ts";
+import { freshNamespace } from "./fresh-namespace.ts";
+import { NetlinkNetwork } from "./netlink-network.ts";
+import { networkCompliance, type NetworkBench } from "./network-compliance.ts";
+
+const namespace = freshNamespace(import.meta.filename);
+switch (namespace.kind) {
+  case "inside": {
+    const network = new NetlinkNetwork();
+    t.teardown(() => network.close());
+    networkCompliance(t, async () => kernelBench(network));
+    void t.test("a missing capability is named with its fix", async (t) => {
+      t.equal(userInfo().uid, 0);
+      const said = withoutNetAdmin();
+      t.match(said, /no-permission Set link .* on lo failed \(EPERM\).*NET_ADMIN/);
+    });
+    void t.test("a large routing table is read completely", async (t) => {
+      ip("link add many0 type bridge");
+      ip("link set many0 up");
+      const lines = Array.from(
+        { length: 3_000 },
+        (_, i) => `route add 10.${i >> 8}.${i & 255}.0/24 dev many0 proto 158`,
+      );
+      execFileSync("ip", ["-batch", "-"], { input: lines.join("\n") });
+      const { routes } = await network.observe({ interface: "many0", sysctls: {} });
+      t.equal(new Set(routes.map((r) => r.destination)).size, 3_000);
+      ip("link del many0");
+    });
+    break;
+  }
+  case "outside":
+    void t.test("fake", async (t) => networkCompliance(t, fakeBench));
+    void t.spawn(namespace.command, [...namespace.args], { env: namespace.env }, "kernel");
+    break;
+  case "impossible":
+    void t.test("fake", async (t) => networkCompliance(t, fakeBench));
+    void t.test("kernel", { skip: namespace.reason }, () => undefined);
+    break;
+}
+
+async function fakeBench(): Promise<NetworkBench> {
+  const network = new FakeNetwork();
+  return {
+    network,
+    addLink: async (name) => network.addLink(name),
+    removeLink: async (name) => network.removeLink(name),
+    addForeignRoute: async (options) => network.addRouteOf({ ...options, protocol: 3 }),
+    foreignRoutes: async () =>
+      [...network.print().matchAll(/^route (\S+) .* proto 3$/gm)].map((m) => m[1] ?? ""),
+  };
+}
+
+function kernelBench(network: NetlinkNetwork): NetworkBench {
+  return {
+    network,
+    addLink: async (name) => {
+      ip(`tuntap add dev ${name} mode tun`);
+    },
+    removeLink: async (name) => {
+      if (ip("-br link").includes(name)) ip(`link del ${name}`);
+    },
+    addForeignRoute: async (options) => {
+      ip(`route add ${options.destination} dev ${options.interface} proto boot`);
+    },
+    foreignRoutes: async () =>
+      ip("route show proto boot")
+        .split("\n")
+        .filter((line) => line !== "")
+        .map((line) => line.split(" ")[0] ?? ""),
+  };
+}
+
+function ip(args: string): string {
+  return execFileSync("ip", args.split(" "), { encoding: "utf8" });
+}
+
+/** Runs one operation in a process that has dropped NET_ADMIN, and gives the code and sentence of its error. */
+function withoutNetAdmin(): string {
+  const script = `
+    const { NetlinkNetwork } = await import(${JSON.stringify(import.meta.resolve("./netlink-network.ts"))});
+    try {
+      await new NetlinkNetwork().apply("lo", { kind: "set-link", mtu: 1500, up: true });
+    } catch (e) { console.log(e.code, e.message); }
+    process.exit(0);`;
+  const node = [process.execPath, "--input-type=module", "--eval", script];
+  return execFileSync("setpriv", ["--bounding-set=-net_admin", "--inh-caps=-net_admin", ...node], {
+    encoding: "utf8",
+  });
+}
