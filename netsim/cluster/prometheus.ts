@@ -43,14 +43,18 @@ export async function startPrometheus(spec: PrometheusSpec): Promise<Prometheus>
   await writeFile(file, configuration(spec));
   const argv = ["prometheus", "--config.file", file, "--web.listen-address", address];
   const running = spec.namespace.spawn(
-    [...argv, "--storage.tsdb.path", join(spec.folder, "data"), "--storage.tsdb.no-lockfile"],
+    [...argv, "--storage.tsdb.path", join(spec.folder, "data")],
     { log: join(spec.logs, "prometheus.log") },
   );
   const get = async (path: string, flags: readonly string[]): Promise<string> => {
     const done = await spec.namespace.run([spec.labpod, "get", ...flags, `http://${address}${path}`]);
     return done.stdout;
   };
-  await get("/-/ready", ["-until", "15s"]);
+  const ended = running.exited.then(({ code }): never => {
+    throw new Error(`prometheus ended with ${code}; its log is ${running.log}`);
+  });
+  await Promise.race([get("/-/ready", ["-until", "15s"]), ended]);
+  ended.catch(() => {});
   return {
     targets: async () => readTargets(await get("/api/v1/targets?state=active", [])),
     stop: () => running.stop(2000),

@@ -1,0 +1,43 @@
+/** What `npm start` prints: lines of the main job, and what to try next. */
+
+import type { Cluster } from "./cluster.ts";
+import type { CheckResult } from "./main-job.ts";
+
+export interface StartReport {
+  readonly without: readonly CheckResult[];
+  readonly through: readonly CheckResult[];
+  /** From the start of the gateways to ready. */
+  readonly readyMs: number;
+  /** From the start of the gateways to the first kubectl exec that worked. */
+  readonly firstExecMs: number;
+  readonly isOk: boolean;
+}
+
+const EVIDENCE_CHARACTERS = 110;
+
+/** One line: a mark, the name, how long it took and what was seen. */
+export const resultLine = ({ name, durationMs, outcome }: CheckResult, isRight: boolean): string => {
+  const said = outcome.kind === "passed" ? outcome.evidence : outcome.error;
+  const line = said.trim().split("\n").at(-1) ?? "";
+  const shown = line.length > EVIDENCE_CHARACTERS ? `${line.slice(0, EVIDENCE_CHARACTERS - 1)}…` : line;
+  const word = outcome.kind === "passed" ? "passed" : "failed";
+  const mark = isRight ? "✔" : "✘";
+  return `${mark} ${name.padEnd(26)} ${word} ${(durationMs / 1000).toFixed(2).padStart(6)} s  ${shown}`;
+};
+
+/** The commands that a person can try while the lab is up. */
+export const invitation = (cluster: Cluster): string => {
+  const enter = `nsenter --net=/run/netns/${cluster.lab.namespace(cluster.site.seed.machine).name}`;
+  const kubectl = `${enter} ${cluster.programs.hyperkube} kubectl --kubeconfig ${cluster.shoot.kubectl.kubeconfig}`;
+  return [
+    "",
+    "The lab is up. In another terminal, as root:",
+    `  alias k='${kubectl}'`,
+    "  k get nodes -o wide",
+    "  k exec -it web-node2 -- sh",
+    "  k logs -f talker",
+    "  k top node",
+    `  k get tunnelagents -n kube-system`,
+    "",
+  ].join("\n");
+};
