@@ -13,11 +13,18 @@ interface Look {
 }
 
 const look = async (product: Product): Promise<Look> => {
-  const ask = (programs: Iterable<readonly [string, { status: () => Promise<EndStatus | null> }]>) =>
+  const ask = (
+    programs: Iterable<readonly [string, { status: () => Promise<EndStatus | null> }]>,
+  ) =>
     Promise.all(
-      [...programs].map(async ([name, program]) => [name, await program.status().catch(() => null)] as const),
+      [...programs].map(
+        async ([name, program]) => [name, await program.status().catch(() => null)] as const,
+      ),
     );
-  const [gateways, agents] = await Promise.all([ask(Object.entries(product.gateways)), ask(product.agents)]);
+  const [gateways, agents] = await Promise.all([
+    ask(Object.entries(product.gateways)),
+    ask(product.agents),
+  ]);
   return { atMs: performance.now(), gateways, agents };
 };
 
@@ -33,13 +40,22 @@ const age = (ms: number | null): string => {
 };
 
 const row = (cells: readonly string[], widths: readonly number[]): string =>
-  cells.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join("  ").trimEnd();
+  cells
+    .map((cell, index) => cell.padEnd(widths[index] ?? 0))
+    .join("  ")
+    .trimEnd();
 
 const peerWidths = [10, 18, 14, 14, 10, 10, 9];
 
-const peerRow = (peer: PeerStats, before: PeerStats | undefined, ms: number, status: EndStatus): string => {
+const peerRow = (
+  peer: PeerStats,
+  before: PeerStats | undefined,
+  ms: number,
+  status: EndStatus,
+): string => {
   const node = status.nodes?.[peer.publicKey] ?? "?";
-  const role = node === status.relay ? "owner, relay" : node === status.standby ? "owner, standby" : "owner";
+  const role =
+    node === status.relay ? "owner, relay" : node === status.standby ? "owner, standby" : "owner";
   return `    ${row(
     [
       node,
@@ -54,7 +70,12 @@ const peerRow = (peer: PeerStats, before: PeerStats | undefined, ms: number, sta
   )}`;
 };
 
-const gatewayLines = (name: string, status: EndStatus | null, before: EndStatus | null, ms: number): string[] => {
+const gatewayLines = (
+  name: string,
+  status: EndStatus | null,
+  before: EndStatus | null,
+  ms: number,
+): string[] => {
   if (status === null) return [`gateway ${name}: does not answer`];
   const state = status.problem ?? "ready";
   const peers = status.device?.peers ?? [];
@@ -70,7 +91,10 @@ const gatewayLines = (name: string, status: EndStatus | null, before: EndStatus 
 const agentLine = (name: string, status: EndStatus | null): string => {
   if (status === null) return `agent ${name}: does not answer`;
   const passedOn = status.device?.counters["relay_datagrams"] ?? 0;
-  const entry = status.device === null ? "" : `, entry for ${status.device.relayFlows} flows (${passedOn} datagrams passed on)`;
+  const entry =
+    status.device === null
+      ? ""
+      : `, entry for ${status.device.relayFlows} flows (${passedOn} datagrams passed on)`;
   return `agent ${name}: id ${status.agentId ?? "-"}, ${status.problem ?? "ready"}${entry}`;
 };
 
@@ -79,7 +103,9 @@ export const renderLive = (now: Look, before: Look): string => {
   const ms = now.atMs - before.atMs;
   const old = new Map(before.gateways);
   return [
-    ...now.gateways.flatMap(([name, status]) => gatewayLines(name, status, old.get(name) ?? null, ms)),
+    ...now.gateways.flatMap(([name, status]) =>
+      gatewayLines(name, status, old.get(name) ?? null, ms),
+    ),
     ...now.agents.map(([name, status]) => agentLine(name, status)),
     "Ctrl-C stops and removes everything.",
   ].join("\n");
@@ -91,7 +117,9 @@ export const showLive = async (product: Product, stopping: AbortSignal): Promise
   let before = await look(product);
   let painted = 0;
   while (!stopping.aborted) {
-    await after(isTerminal ? INTERVAL_MS : INTERVAL_MS * 10, undefined, { signal: stopping }).catch(() => undefined);
+    await after(isTerminal ? INTERVAL_MS : INTERVAL_MS * 10, undefined, { signal: stopping }).catch(
+      () => undefined,
+    );
     if (stopping.aborted) return;
     const now = await look(product);
     const text = renderLive(now, before);

@@ -75,13 +75,28 @@ const readyTimeoutMs = 30_000;
 const root = join(import.meta.dirname, "../..");
 
 /** Puts the product's objects into both clusters and prepares its programs; nothing runs yet. */
-export async function installProduct(cluster: Cluster, options: ProductOptions = {}): Promise<Product> {
+export async function installProduct(
+  cluster: Cluster,
+  options: ProductOptions = {},
+): Promise<Product> {
   await installObjects(cluster, options);
   const controller = await prepareController(cluster);
-  const apiserver = await prepareGateway(cluster, "apiserver", cluster.shoot.servers.local, options);
-  const prometheus = await prepareGateway(cluster, "prometheus", cluster.shoot.servers.private, options);
+  const apiserver = await prepareGateway(
+    cluster,
+    "apiserver",
+    cluster.shoot.servers.local,
+    options,
+  );
+  const prometheus = await prepareGateway(
+    cluster,
+    "prometheus",
+    cluster.shoot.servers.private,
+    options,
+  );
   const agents = await Promise.all(
-    cluster.site.nodes.map(async ({ name }) => [name, await prepareAgent(cluster, name, options)] as const),
+    cluster.site.nodes.map(
+      async ({ name }) => [name, await prepareAgent(cluster, name, options)] as const,
+    ),
   );
   const gateways = { apiserver, prometheus };
   const all = [apiserver, prometheus, ...agents.map(([, agent]) => agent), controller];
@@ -113,7 +128,10 @@ async function applyFolders(kubectl: Kubectl, folders: readonly string[]): Promi
 
 const established = ["wait", "--for=condition=Established", "--timeout=20s"];
 
-async function installObjects({ seed, shoot, site }: Cluster, options: ProductOptions): Promise<void> {
+async function installObjects(
+  { seed, shoot, site }: Cluster,
+  options: ProductOptions,
+): Promise<void> {
   const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: tunnelNamespace } };
   await Promise.all([
     applyFolders(seed.kubectl, ["charts/seed/crds"]),
@@ -122,7 +140,11 @@ async function installObjects({ seed, shoot, site }: Cluster, options: ProductOp
   ]);
   await Promise.all([
     seed.kubectl.run([...established, "crd/tunnels.xylem.dev"]),
-    shoot.kubectl.run([...established, "crd/tunnelagents.xylem.dev", "crd/tunnelgateways.xylem.dev"]),
+    shoot.kubectl.run([
+      ...established,
+      "crd/tunnelagents.xylem.dev",
+      "crd/tunnelgateways.xylem.dev",
+    ]),
     publishBalancer(shoot.kubectl, twoNetworksPlan.balancerAddress),
   ]);
   await applyFolders(seed.kubectl, ["charts/seed/manifests"]);
@@ -213,13 +235,22 @@ async function prepareGateway(
     args: [
       ...["--seed-kubeconfig", seedConfig, "--shoot-kubeconfig", shootConfig],
       ...["--namespace", tunnelNamespace, "--tunnel", tunnelName, "--identity", `${name}-0`],
-      ...["--state-dir", join(folder, `gateway-${name}`), "--log-level", options.logLevel ?? "info"],
+      ...[
+        "--state-dir",
+        join(folder, `gateway-${name}`),
+        "--log-level",
+        options.logLevel ?? "info",
+      ],
       ...(options.gatewayArguments ?? []),
     ],
   });
 }
 
-async function prepareAgent(cluster: Cluster, node: string, options: ProductOptions): Promise<ProductProgram> {
+async function prepareAgent(
+  cluster: Cluster,
+  node: string,
+  options: ProductOptions,
+): Promise<ProductProgram> {
   const { shoot, lab } = cluster;
   const kubeconfig = await shoot.keys.kubeconfig({
     name: `xylem-agent-${node}`,
@@ -283,7 +314,8 @@ function prepareProgram({ lab, programs }: Cluster, spec: ProgramSpec): ProductP
       await waitFor(
         `${spec.name} is ready`,
         async () => {
-          if (running?.isRunning() !== true) throw new Error(`${spec.name} does not run; see ${log}`);
+          if (running?.isRunning() !== true)
+            throw new Error(`${spec.name} does not run; see ${log}`);
           const { code, stdout, stderr } = await get("/readyz", ["-timeout", "1s"]);
           if (code !== 0) throw new Error((stdout + stderr).trim());
           return true;

@@ -16,10 +16,14 @@ export interface StartReport {
 const EVIDENCE_CHARACTERS = 110;
 
 /** One line: a mark, the name, how long it took and what was seen. */
-export const resultLine = ({ name, durationMs, outcome }: CheckResult, isRight: boolean): string => {
+export const resultLine = (
+  { name, durationMs, outcome }: CheckResult,
+  isRight: boolean,
+): string => {
   const said = outcome.kind === "passed" ? outcome.evidence : outcome.error;
   const line = said.trim().split("\n").at(-1) ?? "";
-  const shown = line.length > EVIDENCE_CHARACTERS ? `${line.slice(0, EVIDENCE_CHARACTERS - 1)}…` : line;
+  const shown =
+    line.length > EVIDENCE_CHARACTERS ? `${line.slice(0, EVIDENCE_CHARACTERS - 1)}…` : line;
   const word = outcome.kind === "passed" ? "passed" : "failed";
   const mark = isRight ? "✔" : "✘";
   return `${mark} ${name.padEnd(26)} ${word} ${(durationMs / 1000).toFixed(2).padStart(6)} s  ${shown}`;

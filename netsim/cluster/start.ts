@@ -37,7 +37,10 @@ const failsAsItMust = (result: CheckResult): boolean => result.outcome.kind === 
 const passes = (result: CheckResult): boolean => result.outcome.kind === "passed";
 
 /** Runs until `stopping`; what is still open when it comes is closed by the caller. */
-const show = async (lab: Lab, stopping: AbortSignal): Promise<{ cluster: Cluster; product: Product; report: StartReport }> => {
+const show = async (
+  lab: Lab,
+  stopping: AbortSignal,
+): Promise<{ cluster: Cluster; product: Product; report: StartReport }> => {
   const programs = await openPrograms();
   const cluster = await openCluster(lab, { programs, onProgress: (text) => step(`      ${text}`) });
   await cluster.installAgentsIdentity();
@@ -58,12 +61,20 @@ const show = async (lab: Lab, stopping: AbortSignal): Promise<{ cluster: Cluster
   if (first === undefined) throw new Error("the main job has no check");
   await firstSuccess(first);
   const firstExecMs = performance.now() - gatewayMs;
-  step(`      ready after ${readyMs.toFixed(0)} ms, first kubectl exec after ${firstExecMs.toFixed(0)} ms`);
+  step(
+    `      ready after ${readyMs.toFixed(0)} ms, first kubectl exec after ${firstExecMs.toFixed(0)} ms`,
+  );
   begin("passing", "the main job through the tunnel: every line must pass");
   await settleApis(cluster);
   stopping.throwIfAborted();
   const through = await runMainJob(checks, { inParallel: false, onResult: onResult(passes) });
-  const report = { without, through, readyMs, firstExecMs, isOk: without.every(failsAsItMust) && through.every(passes) };
+  const report = {
+    without,
+    through,
+    readyMs,
+    firstExecMs,
+    isOk: without.every(failsAsItMust) && through.every(passes),
+  };
   return { cluster, product, report };
 };
 
@@ -77,7 +88,11 @@ const firstSuccess = async (check: Check): Promise<void> => {
 
 const main = async (): Promise<number> => {
   const { values } = parseArgs({
-    options: { once: { type: "boolean" }, json: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+    options: {
+      once: { type: "boolean" },
+      json: { type: "boolean" },
+      help: { type: "boolean", short: "h" },
+    },
   });
   if (values.help === true) {
     process.stdout.write(`${usage}\n`);
@@ -88,7 +103,8 @@ const main = async (): Promise<number> => {
     return 2;
   }
   const stop = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => stop.abort(new Error("stopped by a signal")));
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"])
+    process.on(signal, () => stop.abort(new Error("stopped by a signal")));
   const removed = await removeLeftovers();
   if (removed.length > 0) step(`removed what a killed run had left: ${removed.join(", ")}`);
   begin("lab", "two networks, two clusters, three nodes");
@@ -98,7 +114,11 @@ const main = async (): Promise<number> => {
     const { cluster, product, report } = await show(lab, stop.signal);
     isOk = report.isOk;
     const seconds = ((performance.now() - startMs) / 1000).toFixed(1);
-    step(isOk ? `all ${report.through.length} lines are as they should be, ${seconds} s in all` : "some lines are wrong, see above");
+    step(
+      isOk
+        ? `all ${report.through.length} lines are as they should be, ${seconds} s in all`
+        : "some lines are wrong, see above",
+    );
     if (values.json === true) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
     if (!isOk) step(`logs and state of every machine: ${await lab.evidence()}`);
     if (values.once !== true && isOk) {

@@ -15,15 +15,11 @@ export interface MetricsSource {
 /** A peer counts as alive when it authenticated something within this time: WireGuard's REJECT_AFTER_TIME. */
 const ALIVE_MS = 180_000;
 
-/** Counts of the reconcile loop. */
-export interface LoopMetrics {
-  writes(count: number): void;
-  run(outcome: "ok" | "error"): void;
-}
-
 export interface Metrics {
-  readonly registry: Registry;
-  readonly loop: LoopMetrics;
+  /** Counts a pass of the reconcile loop. */
+  readonly onPass: (done: { readonly writes: number; readonly isReached: boolean }) => void;
+  /** The text of a scrape. */
+  readonly text: () => Promise<{ contentType: string; text: string }>;
 }
 
 const addDeviceMetrics = (registry: Registry, source: MetricsSource): void => {
@@ -116,7 +112,10 @@ export const createMetrics = (source: MetricsSource): Metrics => {
     registers: [registry],
   });
   return {
-    registry,
-    loop: { writes: (count) => writes.inc(count), run: (outcome) => runs.inc({ outcome }) },
+    onPass: ({ writes: count, isReached }) => {
+      writes.inc(count);
+      runs.inc({ outcome: isReached ? "reached" : "failed" });
+    },
+    text: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };
 };

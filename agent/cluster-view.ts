@@ -1,0 +1,59 @@
+/** What the shoot's API server says that an agent needs, read into the model; unreadable objects become findings. */
+
+import { parseNode } from "#src/codec/node-codec.ts";
+import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
+import { parseTunnelGateways } from "#src/codec/tunnel-gateways-codec.ts";
+import { type Readings, readAll, whatIsMissing } from "#src/host/kube/readings.ts";
+import { NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
+import { type Parsed, problem } from "#src/model/parsed.ts";
+import type { AgentClaim, NodeFacts, TunnelGateways } from "#src/model/tunnel.ts";
+import type { Kube, Reflector } from "#src/ports/kube.ts";
+
+const NAMESPACE = "kube-system";
+const GATEWAYS = "xylem";
+
+export class ClusterView {
+  readonly #nodes: Reflector;
+  readonly #claims: Reflector;
+  readonly #gateways: Reflector;
+
+  constructor(kube: Kube, onChange: (what: string) => void) {
+    this.#nodes = kube.reflect(NODES, { onChange: () => onChange("nodes") });
+    this.#claims = kube.reflect(TUNNEL_AGENTS, {
+      namespace: NAMESPACE,
+      onChange: () => onChange("agents"),
+    });
+    this.#gateways = kube.reflect(TUNNEL_GATEWAYS, {
+      namespace: NAMESPACE,
+      fieldSelector: `metadata.name=${GATEWAYS}`,
+      onChange: () => onChange("gateways"),
+    });
+  }
+
+  /** Null once everything was listed; else the sentence that says what is missing. */
+  missing(): string | null {
+    return whatIsMissing("the API server", [this.#nodes, this.#claims, this.#gateways]);
+  }
+
+  nodes(): Readings<NodeFacts> {
+    return readAll(this.#nodes.items, "Node", parseNode);
+  }
+
+  claims(): Readings<AgentClaim> {
+    return readAll(this.#claims.items, "TunnelAgent", parseTunnelAgent);
+  }
+
+  gateways(): Parsed<TunnelGateways> {
+    const object = this.#gateways.items?.get(`${NAMESPACE}/${GATEWAYS}`);
+    if (object === undefined) {
+      return problem(
+        `TunnelGateways ${NAMESPACE}/${GATEWAYS} does not exist yet: the controller in the seed makes it`,
+      );
+    }
+    return parseTunnelGateways(object);
+  }
+
+  stop(): void {
+    for (const reflector of [this.#nodes, this.#claims, this.#gateways]) reflector.stop();
+  }
+}

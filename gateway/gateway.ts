@@ -1,0 +1,200 @@
+/** The gateway's life: claim a slot, watch both clusters, keep the tunnel's seed end as it must be. */
+
+import type { DeviceEvent, DeviceStats } from "#src/model/device.ts";
+import type { Endpoint } from "#src/model/endpoint.ts";
+import type { Finding } from "#src/model/finding.ts";
+import type { PrivateKey } from "#src/model/key.ts";
+import type { Slot } from "#src/model/slot.ts";
+import type { Tunnel } from "#src/model/tunnel.ts";
+import { type GatewayPlan, planGateway } from "#src/plan/gateway-plan.ts";
+import type { Log } from "#src/ports/log.ts";
+import type { HostReport } from "#src/reconcile/host.ts";
+import { TunnelEnd, type TunnelEndPorts } from "#src/reconcile/tunnel-end.ts";
+import type { GatewayConfig } from "./config.ts";
+import { RelayKeeper } from "./relay-keeper.ts";
+import type { ShootView } from "./shoot-view.ts";
+import type { TunnelView } from "./tunnel-view.ts";
+
+export interface GatewayParts {
+  readonly config: GatewayConfig;
+  readonly ports: TunnelEndPorts;
+  readonly tunnels: TunnelView;
+  readonly shoot: ShootView;
+  readonly nowMs: () => number;
+  readonly log: Log;
+  /** Asks for another run of the work loop. */
+  readonly trigger: (reason: string) => void;
+}
+
+/** What `/status` shows; no key in it but public ones. */
+export interface GatewayStatus {
+  readonly tunnel: string;
+  readonly slot: number | null;
+  readonly endpoint: Endpoint | null;
+  readonly relay: string | null;
+  readonly standby: string | null;
+  readonly problem: string | null;
+  readonly findings: readonly Finding[];
+  readonly nodes: Readonly<Record<string, string>>;
+  readonly device: DeviceStats | null;
+}
+
+interface Identity {
+  readonly slot: Slot;
+  readonly privateKey: PrivateKey;
+}
+
+export class Gateway {
+  readonly #parts: GatewayParts;
+  readonly #end: TunnelEnd;
+  readonly #relay: RelayKeeper;
+  #plan: GatewayPlan | null = null;
+  #identity: Identity | null = null;
+  #endpoint: Endpoint | null = null;
+  #problem: string | null = "starting";
+  #knownFindings = "";
+
+  constructor(parts: GatewayParts) {
+    this.#parts = parts;
+    this.#relay = new RelayKeeper(parts.nowMs);
+    this.#end = new TunnelEnd(parts.ports, (event) => this.#hear(event));
+  }
+
+  stats(): DeviceStats | null {
+    return this.#end.stats();
+  }
+
+  relay(): string | null {
+    return this.#relay.relay;
+  }
+
+  /** Null: ready; else why not. */
+  problem(): string | null {
+    return this.#problem;
+  }
+
+  status(): GatewayStatus {
+    const { config, shoot } = this.#parts;
+    return {
+      tunnel: `${config.namespace}/${config.tunnel}`,
+      slot: this.#identity?.slot ?? null,
+      endpoint: this.#endpoint,
+      relay: this.#relay.relay,
+      standby: this.#relay.standby,
+      problem: this.#problem,
+      findings: this.#plan?.findings ?? [],
+      nodes: Object.fromEntries(
+        shoot.claims().values.map((claim) => [claim.publicKey, claim.node]),
+      ),
+      device: this.stats(),
+    };
+  }
+
+  /** One pass: reads what is known, plans, applies. Throws HostError for what is worth a retry. */
+  async reconcile(): Promise<HostReport> {
+    try {
+      return await this.#pass();
+    } catch (error) {
+      this.#problem = error instanceof Error ? error.message : String(error);
+      throw error;
+    }
+  }
+
+  async #pass(): Promise<HostReport> {
+    const { tunnels, shoot, config } = this.#parts;
+    const tunnel = tunnels.tunnel();
+    if (!tunnel.ok) return this.#wait(tunnel.problem);
+    const identity = await tunnels.identity(tunnel.value);
+    if (!identity.ok) return this.#wait(identity.problem);
+    this.#identity = identity.value;
+    const missing = shoot.missing();
+    if (missing !== null) return this.#wait(missing);
+    const endpoint = tunnel.value.endpoint ?? shoot.endpoint();
+    this.#endpoint = endpoint;
+    if (endpoint === null) {
+      return this.#wait(
+        "the agents' endpoint is not known yet: Service kube-system/xylem-agent has no load balancer address, and the Tunnel names no endpoint",
+      );
+    }
+    const plan = this.#planFor(tunnel.value, identity.value, endpoint);
+    this.#plan = plan;
+    const report = await this.#end.apply({
+      options: {
+        identity: { kind: "gateway", slot: identity.value.slot },
+        privateKey: identity.value.privateKey,
+        interface: config.interface,
+        mtu: tunnel.value.mtu,
+        listenPort: 0,
+        paths: config.paths,
+        offload: config.offload,
+      },
+      device: plan.device,
+      network: plan.network,
+      firewall: plan.firewall,
+    });
+    const [failure] = report.errors;
+    this.#problem =
+      failure?.message ?? (plan.agents.planned === 0 ? "no agent has registered yet" : null);
+    this.#tell(plan.findings);
+    return report;
+  }
+
+  /** Removes everything of ours from the pod's namespace; the slot is released by its owner. */
+  async close(): Promise<void> {
+    this.#problem = "stopping";
+    await this.#end.close();
+  }
+
+  #planFor(tunnel: Tunnel, { slot }: Identity, endpoint: Endpoint): GatewayPlan {
+    const { shoot, config } = this.#parts;
+    const nodes = shoot.nodes();
+    const claims = shoot.claims();
+    this.#relay.choose({ slot, nodes: nodes.values, claims: claims.values, stats: this.stats() });
+    const plan = planGateway({
+      tunnel,
+      slot,
+      interface: config.interface,
+      nodes: nodes.values,
+      claims: claims.values,
+      endpoint,
+      relay: this.#relay.relay,
+    });
+    return { ...plan, findings: [...nodes.findings, ...claims.findings, ...plan.findings] };
+  }
+
+  #wait(problem: string): HostReport {
+    if (this.#problem !== problem) this.#parts.log.info({ problem }, "waiting");
+    this.#problem = problem;
+    return { writes: 0, operations: [], errors: [] };
+  }
+
+  /** Findings are logged when they change, not at every pass. */
+  #tell(findings: readonly Finding[]): void {
+    const text = JSON.stringify(findings);
+    if (text === this.#knownFindings) return;
+    this.#knownFindings = text;
+    for (const { code, object, message } of findings)
+      this.#parts.log.warn({ code, object }, message);
+  }
+
+  #hear(event: DeviceEvent): void {
+    const { log, trigger } = this.#parts;
+    log.debug({ event }, "data plane");
+    switch (event.kind) {
+      case "unanswered":
+      case "answered":
+      case "failed":
+        trigger(event.kind);
+        return;
+      case "path":
+        log.info(
+          { path: event.path, localPort: event.localPort },
+          "path replaced: fresh source port",
+        );
+        return;
+      case "handshake":
+      case "endpoint":
+        return;
+    }
+  }
+}

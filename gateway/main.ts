@@ -1,0 +1,84 @@
+/** xylem-gateway: connects the API server or Prometheus of this pod to the nodes, pods and services of its shoot. */
+
+import { realClock } from "#src/host/clock.ts";
+import { AddonDeviceFactory } from "#src/host/device/addon-device.ts";
+import { NftFirewall } from "#src/host/firewall/nft-firewall.ts";
+import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
+import { connectKube } from "#src/host/kube/rest.ts";
+import { openLog } from "#src/host/log.ts";
+import { NetlinkNetwork } from "#src/host/network/netlink-network.ts";
+import { runProgram, type RunningProgram } from "#src/host/program.ts";
+import { realRandom } from "#src/host/random.ts";
+import { createMetrics } from "#src/host/status/metrics.ts";
+import { startStatusServer } from "#src/host/status/status-server.ts";
+import { version } from "#src/host/version.ts";
+import { createEndLoop } from "#src/reconcile/end-loop.ts";
+import { readGatewayConfig } from "./config.ts";
+import { Gateway } from "./gateway.ts";
+import { ShootView } from "./shoot-view.ts";
+import { TunnelView } from "./tunnel-view.ts";
+
+const config = readGatewayConfig(process.argv.slice(2), version);
+const log = openLog({ level: config.logLevel, name: "xylem-gateway" });
+
+const start = async (): Promise<RunningProgram> => {
+  const common = {
+    clock: realClock,
+    random: realRandom,
+    log,
+    userAgent: `xylem-gateway/${version}`,
+  };
+  const seed = connectKube({
+    ...common,
+    credentials:
+      config.seedKubeconfig === null
+        ? inClusterCredentials({ env: process.env })
+        : kubeconfigFile(config.seedKubeconfig),
+  });
+  const shootKube = connectKube({ ...common, credentials: kubeconfigFile(config.shootKubeconfig) });
+  const trigger = (reason: string): void => void loop.trigger(reason);
+  const tunnels = new TunnelView({ ...common, config, kube: seed, onChange: trigger });
+  const gateway = new Gateway({
+    config,
+    ports: {
+      network: new NetlinkNetwork(),
+      firewall: new NftFirewall(),
+      devices: new AddonDeviceFactory(),
+      log,
+    },
+    tunnels,
+    shoot: new ShootView(shootKube, trigger),
+    nowMs: realClock.nowMs,
+    log,
+    trigger,
+  });
+  const metrics = createMetrics({
+    stats: () => gateway.stats(),
+    isReady: () => gateway.problem() === null,
+    relay: () => gateway.relay(),
+  });
+  const loop = createEndLoop({
+    ...common,
+    name: "gateway",
+    pass: () => gateway.reconcile(),
+    onPass: metrics.onPass,
+  });
+  const server = await startStatusServer(
+    { readiness: () => gateway.problem(), status: () => gateway.status(), metrics: metrics.text },
+    { address: config.statusAddress, port: config.statusPort },
+  );
+  const tunnel = `${config.namespace}/${config.tunnel}`;
+  log.info({ version, tunnel, statusPort: server.port }, "gateway started");
+  loop.trigger("start");
+  return {
+    stop: async () => {
+      await loop.stop();
+      await gateway.close();
+      await tunnels.close();
+      for (const kube of [seed, shootKube]) kube.close();
+      await server.close();
+    },
+  };
+};
+
+await runProgram(log, start);
