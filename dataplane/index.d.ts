@@ -1,0 +1,108 @@
+/** The native data plane as JavaScript sees it; shapes follow src/model/device.ts without its brands. */
+
+export interface NativeOptions {
+  readonly kind: "gateway" | "agent";
+  /** On an agent: its id, 0 to 65535. */
+  readonly agentId: number;
+  /** On a gateway: its slot, 0 to 255. */
+  readonly slot: number;
+  /** 32 bytes. */
+  readonly privateKey: Uint8Array;
+  readonly interface: string;
+  readonly mtu: number;
+  /** 0: any free port. */
+  readonly listenPort: number;
+  readonly paths: number;
+  readonly offload: boolean;
+}
+
+export interface NativeEvent {
+  readonly kind: "handshake" | "endpoint" | "unanswered" | "answered" | "path" | "failed";
+  readonly publicKey?: string;
+  readonly endpoint?: string;
+  readonly index?: number;
+  readonly forMs?: number;
+  readonly path?: number;
+  readonly localPort?: number;
+  readonly code?: string;
+  readonly message?: string;
+}
+
+export interface NativePeer {
+  /** Base64, 44 characters. */
+  readonly publicKey: string;
+  readonly agentId: number;
+  readonly slot: number;
+  /** `1.2.3.4:51820` or `[2001:db8::1]:51820`; null: wait to be spoken to. */
+  readonly endpoint: string | null;
+  /** Canonical CIDRs. */
+  readonly allowedIps: readonly string[];
+}
+
+export interface NativeSteering {
+  readonly agentId: number;
+  readonly publicKey: string;
+  readonly endpoint: string;
+}
+
+export interface NativeDesired {
+  readonly peers: readonly NativePeer[];
+  readonly steering: readonly NativeSteering[];
+}
+
+export interface NativeReport {
+  readonly peersAdded: number;
+  readonly peersUpdated: number;
+  readonly peersRemoved: number;
+  readonly steeringChanged: number;
+  readonly conflicts: readonly {
+    readonly allowedIp: string;
+    readonly kept: string;
+    readonly refused: string;
+  }[];
+}
+
+export interface NativePeerStats extends NativePeer {
+  readonly rxBytes: number;
+  readonly txBytes: number;
+  readonly rxPackets: number;
+  readonly txPackets: number;
+  readonly handshakeAgeMs: number | null;
+  readonly receivedAgeMs: number | null;
+  readonly unansweredMs: number | null;
+  readonly rttUs: number | null;
+  readonly path: number;
+}
+
+export interface NativeStats {
+  readonly listenPort: number;
+  readonly interface: string;
+  readonly offloads: {
+    readonly tun: boolean;
+    readonly udpSend: boolean;
+    readonly udpReceive: boolean;
+  };
+  readonly peers: readonly NativePeerStats[];
+  readonly paths: readonly {
+    readonly path: number;
+    readonly localPort: number;
+    readonly replaced: number;
+  }[];
+  readonly relayFlows: number;
+  readonly counters: Readonly<Record<string, number>>;
+}
+
+export interface NativeDevice {
+  /** Total and idempotent; rejects with `bad-config` or `closed`, and then nothing was changed. */
+  set(desired: NativeDesired): Promise<NativeReport>;
+  /** Throws `closed` after `close`. */
+  stats(): NativeStats;
+  /** Stops the threads, closes the sockets, removes the interface. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Opens a device; rejects with an Error whose `code` is one of DeviceErrorCode. `onEvent` does not keep the process alive. */
+export function openDevice(
+  options: NativeOptions,
+  onEvent: (event: NativeEvent) => void,
+): Promise<NativeDevice>;

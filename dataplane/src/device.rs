@@ -1,0 +1,342 @@
+//! A device as its owner sees it: open, set, stats, close. Blocks; call it off the JS thread.
+
+use crate::allowed_ips::assign;
+use crate::event::{Code, Failure};
+use crate::inbound::{Use, Watched};
+use crate::noise::{Identity, Key};
+use crate::peer::{NewPeer, Peer};
+use crate::poll::Waker;
+use crate::shared::{OnEvent, Role, Shared};
+use crate::sockets::Pair;
+use crate::stats::{Counters, DeviceStats, PathStats, Report};
+use crate::steering::{Steering, Target, pair_index};
+use crate::table::Table;
+use crate::tun::{Tun, TunError, TunOffload};
+use crate::{inbound, outbound};
+use ip_network::IpNetwork;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+const PATHS_MAX: usize = 8;
+const MTU_MIN: u16 = 576;
+const MTU_MAX: u16 = 65_500;
+
+/// Who the device is; fixed for its life.
+pub struct Options {
+    pub role: Role,
+    pub private_key: [u8; 32],
+    pub interface: String,
+    pub mtu: u16,
+    /// 0: any free port.
+    pub listen_port: u16,
+    /// UDP sockets towards the balancer; 1 on an agent.
+    pub paths: usize,
+    pub offload: bool,
+}
+
+/// A peer as it must be.
+#[derive(Clone, Debug)]
+pub struct WantedPeer {
+    pub key: Key,
+    pub agent: u16,
+    pub slot: u8,
+    pub endpoint: Option<SocketAddr>,
+    pub allowed_ips: Vec<IpNetwork>,
+}
+
+/// Another agent as it must be known.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedTarget {
+    pub agent: u16,
+    pub key: Key,
+    pub endpoint: SocketAddr,
+}
+
+/// All that the device must hold.
+#[derive(Clone, Debug, Default)]
+pub struct Desired {
+    pub peers: Vec<WantedPeer>,
+    pub steering: Vec<WantedTarget>,
+}
+
+/// An open device. Dropping it closes it.
+pub struct Device {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// One `set` at a time.
+    setting: Mutex<()>,
+}
+
+impl Device {
+    /// Makes the TUN, binds the sockets, starts both threads.
+    pub fn open(options: &Options, on_event: OnEvent) -> Result<Device, Failure> {
+        check(options)?;
+        let tun = Tun::open(&options.interface, options.offload)
+            .map_err(|e| tun_failure(&options.interface, &e))?;
+        let mut paths = Vec::new();
+        for path in 0..options.paths {
+            let port = if path == 0 { options.listen_port } else { 0 };
+            let pair = Pair::open(port, options.offload).map_err(|e| socket_failure(port, &e))?;
+            paths.push(pair);
+        }
+        let identity = Identity::new(options.private_key);
+        let own = if let Role::Agent { id } = options.role { id } else { 0 };
+        let steering = Steering::new(own, &identity.public_key(), HashMap::new());
+        let io = |e: io::Error| Failure::new(Code::Io, format!("opening the device failed: {e}"));
+        let shared = Arc::new(Shared {
+            role: options.role,
+            mtu: options.mtu,
+            offload: options.offload,
+            identity,
+            tun,
+            table: RwLock::new(Arc::new(Table::new([], HashMap::new()))),
+            steering: RwLock::new(Arc::new(steering)),
+            replaced: paths.iter().map(|_| AtomicU64::new(0)).collect(),
+            paths: RwLock::new(paths.clone()),
+            activated: Mutex::new(Vec::new()),
+            counters: Counters::default(),
+            relay_flows: AtomicU64::new(0),
+            next_wake_ms: AtomicU64::new(u64::MAX),
+            wake_in: Waker::new().map_err(io)?,
+            wake_out: Waker::new().map_err(io)?,
+            is_stopped: AtomicBool::new(false),
+            on_event,
+            start: Instant::now(),
+        });
+        let mut watched = Watched::new(&shared).map_err(io)?;
+        let mut tokens = Vec::new();
+        for pair in &paths {
+            let add = |socket: &Arc<_>| watched.add(Arc::clone(socket), Use::Peers);
+            tokens.push(pair.all().map(add).collect::<io::Result<Vec<u64>>>().map_err(io)?);
+        }
+        let device = Device { shared, threads: Mutex::default(), setting: Mutex::new(()) };
+        device.spawn("xylem-in", move |shared| inbound::run(shared, watched, tokens)).map_err(io)?;
+        device.spawn("xylem-out", outbound::run).map_err(io)?;
+        Ok(device)
+    }
+
+    /// Brings the device to what is desired; says what that took. Unchanged peers notice nothing.
+    pub fn set(&self, desired: &Desired) -> Result<Report, Failure> {
+        let _one = self.setting.lock();
+        let shared = &self.shared;
+        if shared.is_stopped.load(SeqCst) {
+            return Err(Failure::new(Code::Closed, "the device is closed: open a new one"));
+        }
+        check_desired(desired)?;
+        let old = shared.table.read().clone();
+        let mut report = Report::default();
+        let mut peers = Vec::with_capacity(desired.peers.len());
+        let mut changed: HashSet<Key> = HashSet::new();
+        for wanted in &desired.peers {
+            let kept = old.keys.get(&wanted.key);
+            match kept.filter(|p| p.agent == wanted.agent && p.slot == wanted.slot) {
+                Some(peer) => {
+                    if peer.configure(wanted.endpoint) {
+                        changed.insert(wanted.key);
+                    }
+                    peers.push(peer.clone());
+                }
+                None => {
+                    if kept.is_some() {
+                        changed.insert(wanted.key);
+                    } else {
+                        report.peers_added += 1;
+                    }
+                    peers.push(Arc::new(self.new_peer(wanted)));
+                }
+            }
+        }
+        let wants: Vec<(Key, &[IpNetwork])> =
+            desired.peers.iter().map(|p| (p.key, p.allowed_ips.as_slice())).collect();
+        let (owners, conflicts) = assign(&old.owners, &wants);
+        report.conflicts = conflicts;
+        // A prefix that came, went or changed hands updates the peers that are there before and after.
+        let moved = owners.iter().filter(|(n, key)| old.owners.get(*n) != Some(*key));
+        let gone = old.owners.iter().filter(|(n, key)| owners.get(*n) != Some(*key));
+        changed.extend(moved.chain(gone).map(|(_, key)| *key));
+        let table = Table::new(peers, owners);
+        changed.retain(|key| old.keys.contains_key(key) && table.keys.contains_key(key));
+        report.peers_updated = changed.len() as u32;
+        report.peers_removed = old.keys.keys().filter(|k| !table.keys.contains_key(*k)).count() as u32;
+        let table = Arc::new(table);
+        *shared.table.write() = table.clone();
+        for (key, peer) in &old.keys {
+            if !table.keys.get(key).is_some_and(|p| Arc::ptr_eq(p, peer)) {
+                peer.is_removed.store(true, SeqCst);
+            }
+        }
+        report.steering_changed = self.set_steering(&desired.steering);
+        Ok(report)
+    }
+
+    /// What the device is and holds now.
+    pub fn stats(&self) -> DeviceStats {
+        let shared = &self.shared;
+        let now_ms = shared.now_ms();
+        let table = shared.table.read().clone();
+        let mut allowed = table.allowed_ips();
+        let mut peers: Vec<_> = table
+            .keys
+            .values()
+            .map(|p| p.stats(now_ms, allowed.remove(&p.key).unwrap_or_default()))
+            .collect();
+        peers.sort_by_key(|p| (p.agent, p.slot, p.key));
+        let paths = shared.paths.read().clone();
+        let first = paths.iter().flat_map(Pair::all).next().map_or((false, false), |s| s.offloads());
+        let mut counters = shared.counters.all();
+        if let Some(drop_tun) = counters.iter_mut().find(|(name, _)| *name == "drop_tun") {
+            drop_tun.1 += shared.tun.dropped();
+        }
+        DeviceStats {
+            listen_port: paths.first().map_or(0, Pair::port),
+            interface: shared.tun.name().to_owned(),
+            tun_offload: shared.tun.offload() != TunOffload::None,
+            udp_send_offload: first.0,
+            udp_receive_offload: first.1,
+            peers,
+            paths: paths
+                .iter()
+                .zip(&shared.replaced)
+                .enumerate()
+                .map(|(path, (pair, replaced))| {
+                    let replaced = replaced.load(Relaxed);
+                    PathStats { path, local_port: pair.port(), replaced }
+                })
+                .collect(),
+            relay_flows: shared.relay_flows.load(Relaxed) as usize,
+            counters,
+        }
+    }
+
+    /// Stops the threads and waits for them; sockets and interface go with the last reference.
+    pub fn close(&self) {
+        self.shared.is_stopped.store(true, SeqCst);
+        self.shared.wake_in.wake();
+        self.shared.wake_out.wake();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // A panic inside was told as an event already.
+            drop(thread.join());
+        }
+    }
+
+    fn spawn(
+        &self,
+        name: &'static str,
+        run: impl FnOnce(&Shared) + Send + 'static,
+    ) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let thread = Builder::new().name(name.to_owned()).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
+                shared.fail(Code::Io, format!("thread {name} panicked: restart the process"));
+            }
+        })?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    fn new_peer(&self, wanted: &WantedPeer) -> Peer {
+        let paths = self.shared.replaced.len().max(1);
+        Peer::new(NewPeer {
+            key: wanted.key,
+            agent: wanted.agent,
+            slot: wanted.slot,
+            endpoint: wanted.endpoint,
+            path: usize::from(wanted.agent ^ wanted.agent >> 8) % paths,
+            noise: self.shared.identity.peer(wanted.key, pair_index(wanted.agent, wanted.slot)),
+        })
+    }
+
+    fn set_steering(&self, wanted: &[WantedTarget]) -> u32 {
+        let shared = &self.shared;
+        let Role::Agent { id } = shared.role else { return 0 };
+        let old = shared.steering.read().clone();
+        let mut changed = 0;
+        let mut targets = HashMap::with_capacity(wanted.len());
+        for w in wanted.iter().filter(|w| w.agent != id) {
+            let same = old.targets().get(&w.agent);
+            let same = same.filter(|t| t.public_key == w.key && t.endpoint == w.endpoint).copied();
+            changed += u32::from(same.is_none());
+            targets.insert(w.agent, same.unwrap_or_else(|| Target::new(w.key, w.endpoint)));
+        }
+        changed += old.targets().keys().filter(|id| !targets.contains_key(*id)).count() as u32;
+        if changed > 0 {
+            let key = shared.identity.public_key();
+            *shared.steering.write() = Arc::new(Steering::new(id, &key, targets));
+        }
+        changed
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn check(options: &Options) -> Result<(), Failure> {
+    let bad = |what: String| Err(Failure::new(Code::BadConfig, what));
+    if !(MTU_MIN..=MTU_MAX).contains(&options.mtu) {
+        return bad(format!("mtu {} is not within {MTU_MIN} to {MTU_MAX}", options.mtu));
+    }
+    if !(1..=PATHS_MAX).contains(&options.paths) {
+        return bad(format!("{} paths are not within 1 to {PATHS_MAX}", options.paths));
+    }
+    Ok(())
+}
+
+fn check_desired(desired: &Desired) -> Result<(), Failure> {
+    let mut keys = HashSet::new();
+    let mut pairs = HashSet::new();
+    for peer in &desired.peers {
+        if !keys.insert(peer.key) {
+            return Err(Failure::new(Code::BadConfig, "two peers have the same public key"));
+        }
+        if !pairs.insert((peer.agent, peer.slot)) {
+            let (agent, slot) = (peer.agent, peer.slot);
+            let what = format!("two peers have agent id {agent} and slot {slot}");
+            return Err(Failure::new(Code::BadConfig, what));
+        }
+    }
+    let mut agents = HashSet::new();
+    match desired.steering.iter().find(|t| !agents.insert(t.agent)) {
+        None => Ok(()),
+        Some(t) => {
+            let what = format!("two steering targets have agent id {}", t.agent);
+            Err(Failure::new(Code::BadConfig, what))
+        }
+    }
+}
+
+fn tun_failure(interface: &str, e: &TunError) -> Failure {
+    let code = match e {
+        TunError::NoDevice => Code::NoTun,
+        TunError::NoPermission => Code::NoPermission,
+        TunError::InUse => Code::InterfaceInUse,
+        TunError::BadName => Code::BadConfig,
+        TunError::Io(_) => Code::Io,
+    };
+    Failure::new(code, format!("interface {interface}: {e}"))
+}
+
+fn socket_failure(port: u16, e: &io::Error) -> Failure {
+    match e.kind() {
+        io::ErrorKind::AddrInUse => Failure::new(
+            Code::PortInUse,
+            format!("UDP port {port} is in use: stop what listens there or choose another port"),
+        ),
+        io::ErrorKind::PermissionDenied => Failure::new(
+            Code::NoPermission,
+            format!("may not bind UDP port {port}: choose one above 1023 or add CAP_NET_BIND_SERVICE"),
+        ),
+        _ => Failure::new(Code::Io, format!("binding UDP port {port} failed: {e}")),
+    }
+}
+

@@ -1,0 +1,363 @@
+//! The thread from the wire to the TUN: receive, steer, open, check, merge, write; and all timers.
+
+use crate::echo::{self, Echo};
+use crate::event::{Code, Event};
+use crate::inner_flows::Way;
+use crate::merge::Merger;
+use crate::noise::{HANDSHAKE_MAX, Noise, Opened, Screened, Sealed};
+use crate::peer::Peer;
+use crate::poll::Poller;
+use crate::relay::Relay;
+use crate::shared::Shared;
+use crate::steering::{Message as Kind, TrialBudget, Verdict, classify, pair_of};
+use crate::table::Table;
+use crate::timers::Timers;
+use crate::udp::{Message, RecvBatch, Socket};
+use crate::{ip, mss};
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Messages of one receive.
+const BATCH: usize = 8;
+/// Receives from one socket before the others have their turn.
+const TURN: usize = 16;
+/// Room for the longest answer or queued packet.
+const REPLY_MAX: usize = 65_536 + 64;
+
+/// What a socket is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Talks to peers: a path, a candidate for one, or an old one that drains.
+    Peers,
+    /// One client's datagrams towards their owners, and the answers.
+    Flow(u64),
+}
+
+/// Every socket that the thread waits for.
+pub struct Watched {
+    pub poller: Poller,
+    pub sockets: HashMap<u64, (Arc<Socket>, Use)>,
+    next: u64,
+}
+
+/// The poller's token of the waker.
+pub const WAKE: u64 = 0;
+
+impl Watched {
+    /// Nothing but the waker.
+    pub fn new(shared: &Shared) -> std::io::Result<Watched> {
+        let poller = Poller::new()?;
+        poller.add(shared.wake_in.fd(), WAKE)?;
+        Ok(Watched { poller, sockets: HashMap::new(), next: WAKE + 1 })
+    }
+
+    /// Starts to wait for a socket; the token is never used twice.
+    pub fn add(&mut self, socket: Arc<Socket>, of: Use) -> std::io::Result<u64> {
+        let token = self.next;
+        self.poller.add(socket.fd(), token)?;
+        self.next += 1;
+        self.sockets.insert(token, (socket, of));
+        Ok(token)
+    }
+
+    /// Stops waiting for a socket and drops it.
+    pub fn remove(&mut self, token: u64) {
+        self.sockets.remove(&token);
+    }
+}
+
+/// Where a datagram came in and from whom.
+#[derive(Clone, Copy)]
+pub struct Arrival<'a> {
+    pub token: u64,
+    pub socket: &'a Arc<Socket>,
+    pub from: SocketAddr,
+    pub local: Option<IpAddr>,
+    pub now_ms: u64,
+}
+
+/// The state of the thread.
+pub struct Inbound<'a> {
+    shared: &'a Shared,
+    merger: Merger,
+    reply: Vec<u8>,
+    trials: TrialBudget,
+    relay: Relay,
+    timers: Timers,
+}
+
+/// Runs until the device is stopped.
+pub fn run(shared: &Shared, mut watched: Watched, path_tokens: Vec<Vec<u64>>) {
+    let merger = if shared.offload { Merger::new(shared.mtu) } else { Merger::without_merging(shared.mtu) };
+    let mut inbound = Inbound {
+        shared,
+        merger,
+        reply: vec![0; REPLY_MAX],
+        trials: TrialBudget::default(),
+        relay: Relay::default(),
+        timers: Timers::new(shared, path_tokens),
+    };
+    let mut batch = RecvBatch::new(BATCH);
+    let mut ready = Vec::new();
+    while !shared.is_stopped.load(SeqCst) {
+        shared.next_wake_ms.store(u64::MAX, SeqCst);
+        let now_ms = shared.now_ms();
+        let deadline = inbound.timers.run(shared, &mut watched, now_ms);
+        let deadline = deadline.into_iter().chain(inbound.relay.run(shared, &mut watched, now_ms)).min();
+        if let Some(at) = deadline {
+            shared.next_wake_ms.store(at, SeqCst);
+        }
+        let timeout = deadline.map(|at| at.saturating_sub(shared.now_ms()));
+        ready.clear();
+        if let Err(e) = watched.poller.wait(timeout, &mut ready) {
+            return shared.fail(Code::Io, format!("waiting for datagrams failed: {e}"));
+        }
+        shared.counters.wakeups.one();
+        for token in &ready {
+            if *token == WAKE {
+                shared.wake_in.clear();
+            } else {
+                inbound.receive(&mut watched, &mut batch, *token);
+            }
+        }
+        inbound.merger.flush(&mut &shared.tun);
+    }
+}
+
+impl Inbound<'_> {
+    fn receive(&mut self, watched: &mut Watched, batch: &mut RecvBatch, token: u64) {
+        let Some((socket, of)) = watched.sockets.get(&token).cloned() else { return };
+        for _ in 0..TURN {
+            match socket.recv(batch) {
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                // Errors of a UDP socket are about single datagrams.
+                Err(_) => return self.shared.counters.drop_garbage.one(),
+            }
+            let now_ms = self.shared.now_ms();
+            for message in batch.messages() {
+                let (from, local) = (message.from, message.local);
+                let arrival = Arrival { token, socket: &socket, from, local, now_ms };
+                match of {
+                    Use::Peers => self.message(watched, &message, &arrival),
+                    Use::Flow(id) => self.relay.answer(self.shared, id, &message, now_ms),
+                }
+            }
+            if batch.len() < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// All datagrams of one message; runs for one agent or one peer are handled as one.
+    fn message(&mut self, watched: &mut Watched, message: &Message<'_>, arrival: &Arrival<'_>) {
+        let steering = self.shared.steering.read().clone();
+        let table = self.shared.table.read().clone();
+        let mut rest = message.bytes;
+        while !rest.is_empty() {
+            let (datagram, after) = rest.split_at(message.stride.min(rest.len()));
+            match steering.decide(datagram, arrival.from, &mut self.trials, arrival.now_ms) {
+                Verdict::Mine => match classify(datagram) {
+                    Some((Kind::Data, index)) => {
+                        rest = self.data(&table, rest, message.stride, pair_of(index), arrival);
+                        continue;
+                    }
+                    Some(_) => self.handshake(&table, datagram, arrival),
+                    None => self.shared.counters.drop_garbage.one(),
+                },
+                Verdict::Relay(agent) => {
+                    let same = |d: &[u8]| {
+                        steering.decide(d, arrival.from, &mut self.trials, arrival.now_ms)
+                            == Verdict::Relay(agent)
+                    };
+                    let more = after.chunks(message.stride).map(same).take_while(|is| *is).count();
+                    let len = (message.stride * (more + 1)).min(rest.len());
+                    if let Some(to) = steering.endpoint(agent) {
+                        let run = &rest[..len];
+                        self.relay.forward(self.shared, watched, run, message.stride, to, arrival);
+                    }
+                    rest = &rest[len..];
+                    continue;
+                }
+                Verdict::UnknownAgent => self.shared.counters.drop_unknown_agent.one(),
+                Verdict::BadMac => self.shared.counters.drop_handshake.one(),
+            }
+            rest = after;
+        }
+    }
+
+    /// Data messages at the start of `bytes` for one pair; returns what follows them.
+    fn data<'b>(
+        &mut self,
+        table: &Table,
+        bytes: &'b [u8],
+        stride: usize,
+        pair: u32,
+        arrival: &Arrival<'_>,
+    ) -> &'b [u8] {
+        let shared = self.shared;
+        let is_ours = |d: &[u8]| {
+            matches!(classify(d), Some((Kind::Data, index)) if pair_of(index) == pair)
+        };
+        let Some(peer) = table.pairs.get(&pair) else {
+            shared.counters.drop_refused.one();
+            return bytes.get(stride..).unwrap_or(&[]);
+        };
+        let mut noise = peer.noise.lock();
+        shared.freshen(peer, noise.as_mut(), arrival.now_ms);
+        let (mut at, mut is_authentic) = (0, false);
+        while at < bytes.len() {
+            let datagram = &bytes[at..(at + stride).min(bytes.len())];
+            if !is_ours(datagram) {
+                break;
+            }
+            at += datagram.len();
+            is_authentic |= self.open(table, peer, noise.as_mut(), datagram, arrival);
+        }
+        if is_authentic {
+            peer.has_session.store(noise.session_age().is_some(), Relaxed);
+        }
+        drop(noise);
+        if is_authentic {
+            self.heard(peer, arrival);
+        }
+        &bytes[at..]
+    }
+
+    /// One data message; says whether it is authentic.
+    fn open(
+        &mut self,
+        table: &Table,
+        peer: &Arc<Peer>,
+        noise: &mut dyn Noise,
+        datagram: &[u8],
+        arrival: &Arrival<'_>,
+    ) -> bool {
+        let shared = self.shared;
+        if self.merger.slot().is_none() {
+            self.merger.flush(&mut &shared.tun);
+        }
+        let Some(slot) = self.merger.slot() else { return false };
+        if datagram.len() > slot.len() {
+            shared.counters.drop_garbage.one();
+            return false;
+        }
+        let len = match noise.open(datagram, slot) {
+            Opened::Packet(n) => n,
+            Opened::Keepalive => return true,
+            Opened::NotIp => {
+                shared.counters.drop_source.one();
+                return true;
+            }
+            Opened::Answer(_) | Opened::Cookie | Opened::Refused => {
+                shared.counters.drop_refused.one();
+                return false;
+            }
+        };
+        let packet = &mut slot[..len];
+        let owner = ip::source(packet).and_then(|source| table.routes.find(source));
+        if !owner.is_some_and(|o| Arc::ptr_eq(o, peer)) {
+            match echo::parse(packet) {
+                Some(e) => self.echo(peer, noise, e, arrival),
+                None => shared.counters.drop_source.one(),
+            }
+            return true;
+        }
+        peer.rx_bytes.fetch_add(len as u64, Relaxed);
+        peer.rx_packets.fetch_add(1, Relaxed);
+        if mss::clamp(packet, shared.mtu) {
+            shared.counters.mss_clamped.one();
+        }
+        if shared.is_gateway() {
+            peer.flows.observe(packet, Way::In, arrival.now_ms);
+        }
+        self.merger.push(len, &mut &shared.tun);
+        true
+    }
+
+    /// A path probe is answered once, to where it came from; an answer tells the round trip.
+    fn echo(&mut self, peer: &Peer, noise: &mut dyn Noise, echo: Echo, arrival: &Arrival<'_>) {
+        let shared = self.shared;
+        match echo {
+            Echo::Request(nonce) => {
+                if let Sealed::Data(n) = noise.seal(&echo::reply(nonce), &mut self.reply) {
+                    let bytes = &self.reply[..n];
+                    shared.send_on(arrival.socket, bytes, None, arrival.from, arrival.local);
+                    shared.counters.probes_echoed.one();
+                }
+            }
+            Echo::Reply(sent_us) => {
+                let rtt = shared.now_us().saturating_sub(sent_us);
+                peer.rtt_us.store(rtt.max(1), Relaxed);
+                peer.echoes.store(true, Relaxed);
+                shared.counters.probes_answered.one();
+            }
+        }
+    }
+
+    fn handshake(&mut self, table: &Table, datagram: &[u8], arrival: &Arrival<'_>) {
+        let shared = self.shared;
+        shared.identity.reset_limit();
+        let mut out = [0u8; HANDSHAKE_MAX];
+        let peer = match shared.identity.screen(datagram, arrival.from.ip(), &mut out) {
+            Screened::From(key) => table.keys.get(&key),
+            Screened::ByIndex(index) => table.pairs.get(&pair_of(index)),
+            Screened::Cookie(cookie) => {
+                shared.send_on(arrival.socket, cookie, None, arrival.from, arrival.local);
+                return shared.counters.cookies_sent.one();
+            }
+            Screened::Refused => None,
+        };
+        let Some(peer) = peer else { return shared.counters.drop_handshake.one() };
+        let mut noise = peer.noise.lock();
+        shared.freshen(peer, noise.as_mut(), arrival.now_ms);
+        match noise.open(datagram, &mut self.reply) {
+            Opened::Answer(n) => self.answer(peer, noise.as_mut(), n, datagram, arrival),
+            Opened::Cookie => return,
+            Opened::Packet(_) | Opened::Keepalive | Opened::NotIp | Opened::Refused => {
+                return shared.counters.drop_handshake.one();
+            }
+        }
+        peer.has_session.store(noise.session_age().is_some(), Relaxed);
+        drop(noise);
+        self.heard(peer, arrival);
+    }
+
+    /// A handshake message was taken: sends the answer where it came from, then what waited.
+    fn answer(
+        &mut self,
+        peer: &Arc<Peer>,
+        noise: &mut dyn Noise,
+        len: usize,
+        datagram: &[u8],
+        arrival: &Arrival<'_>,
+    ) {
+        let shared = self.shared;
+        // Our index is what we chose in a response, or what a response to us names.
+        let named = if datagram[0] == 1 { self.reply[4..8].first_chunk() } else { datagram[8..12].first_chunk() };
+        let index = u32::from_le_bytes(named.copied().unwrap_or_default());
+        shared.send_on(arrival.socket, &self.reply[..len], None, arrival.from, arrival.local);
+        peer.sent_ms.store(arrival.now_ms, Relaxed);
+        while let Sealed::Data(n) = noise.drain(&mut self.reply) {
+            shared.send_on(arrival.socket, &self.reply[..n], None, arrival.from, arrival.local);
+        }
+        peer.handshake_ms.store(arrival.now_ms, Relaxed);
+        shared.counters.handshakes_done.one();
+        (shared.on_event)(Event::Handshake { key: peer.key, index });
+    }
+
+    /// An authentic datagram came from the peer.
+    fn heard(&mut self, peer: &Arc<Peer>, arrival: &Arrival<'_>) {
+        let local = if self.shared.is_gateway() { None } else { arrival.local };
+        if peer.roam(arrival.from, local) {
+            (self.shared.on_event)(Event::Endpoint { key: peer.key, endpoint: arrival.from });
+        }
+        peer.heard_ms.store(arrival.now_ms, Relaxed);
+        peer.waiting_ms.store(0, SeqCst);
+        self.shared.activate(peer);
+        self.timers.heard(self.shared, peer, arrival);
+    }
+}

@@ -1,0 +1,29 @@
+//! The WireGuard data plane of Xylem: owns packets, sessions and sockets, and is told what to hold.
+
+pub mod allowed_ips;
+pub mod checksum;
+pub mod device;
+pub mod echo;
+pub mod event;
+pub mod inner_flows;
+pub mod ip;
+pub mod merge;
+pub mod mss;
+pub mod noise;
+pub mod offload;
+pub mod stats;
+pub mod steering;
+pub mod tun;
+pub mod udp;
+
+mod inbound;
+#[cfg(feature = "node")]
+mod napi;
+mod outbound;
+pub mod peer;
+pub mod poll;
+mod relay;
+pub mod shared;
+pub mod sockets;
+pub mod table;
+mod timers;

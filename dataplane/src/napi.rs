@@ -1,0 +1,381 @@
+//! The surface towards Node: plain objects in, plain objects out, blocking work in the thread pool. No packet crosses it.
+
+use crate::device::{Desired, Device, Options, WantedPeer, WantedTarget};
+use crate::event::{Code, Event, Failure};
+use crate::noise::Key;
+use crate::shared::Role;
+use crate::stats::{DeviceStats, Report};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ip_network::IpNetwork;
+use napi::bindgen_prelude::{AsyncTask, Uint8Array};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Env, Error, Result, Status, Task};
+use napi_derive::napi;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Events that may wait for the JS thread; more are lost.
+const EVENTS_MAX: usize = 8192;
+
+type Callback = ThreadsafeFunction<DeviceEvent, (), DeviceEvent, Status, false, true, EVENTS_MAX>;
+
+#[napi(object)]
+pub struct DeviceOptions {
+    pub kind: String,
+    pub agent_id: u32,
+    pub slot: u32,
+    pub private_key: Uint8Array,
+    pub interface: String,
+    pub mtu: u32,
+    pub listen_port: u32,
+    pub paths: u32,
+    pub offload: bool,
+}
+
+#[napi(object)]
+#[derive(Default)]
+pub struct DeviceEvent {
+    pub kind: String,
+    pub public_key: Option<String>,
+    pub endpoint: Option<String>,
+    pub index: Option<u32>,
+    pub for_ms: Option<i64>,
+    pub path: Option<u32>,
+    pub local_port: Option<u32>,
+    pub code: Option<String>,
+    pub message: Option<String>,
+}
+
+#[napi(object)]
+pub struct PeerConfig {
+    pub public_key: String,
+    pub agent_id: u32,
+    pub slot: u32,
+    pub endpoint: Option<String>,
+    pub allowed_ips: Vec<String>,
+}
+
+#[napi(object)]
+pub struct SteeringConfig {
+    pub agent_id: u32,
+    pub public_key: String,
+    pub endpoint: String,
+}
+
+#[napi(object)]
+pub struct DesiredConfig {
+    pub peers: Vec<PeerConfig>,
+    pub steering: Vec<SteeringConfig>,
+}
+
+#[napi(object)]
+pub struct ConflictReport {
+    pub allowed_ip: String,
+    pub kept: String,
+    pub refused: String,
+}
+
+#[napi(object)]
+pub struct SetReport {
+    pub peers_added: u32,
+    pub peers_updated: u32,
+    pub peers_removed: u32,
+    pub steering_changed: u32,
+    pub conflicts: Vec<ConflictReport>,
+}
+
+#[napi(object)]
+pub struct Offloads {
+    pub tun: bool,
+    pub udp_send: bool,
+    pub udp_receive: bool,
+}
+
+#[napi(object, use_nullable = true)]
+pub struct PeerState {
+    pub public_key: String,
+    pub agent_id: u32,
+    pub slot: u32,
+    pub endpoint: Option<String>,
+    pub allowed_ips: Vec<String>,
+    pub rx_bytes: i64,
+    pub tx_bytes: i64,
+    pub rx_packets: i64,
+    pub tx_packets: i64,
+    pub handshake_age_ms: Option<i64>,
+    pub received_age_ms: Option<i64>,
+    pub unanswered_ms: Option<i64>,
+    pub rtt_us: Option<i64>,
+    pub path: u32,
+}
+
+#[napi(object)]
+pub struct PathState {
+    pub path: u32,
+    pub local_port: u32,
+    pub replaced: i64,
+}
+
+#[napi(object)]
+pub struct DeviceState {
+    pub listen_port: u32,
+    pub interface: String,
+    pub offloads: Offloads,
+    pub peers: Vec<PeerState>,
+    pub paths: Vec<PathState>,
+    pub relay_flows: u32,
+    pub counters: HashMap<String, i64>,
+}
+
+/// The loader turns `code\0message` into an error with a code.
+fn error(failure: Failure) -> Error {
+    Error::from_reason(format!("{}\0{}", failure.code.text(), failure.message))
+}
+
+fn bad(message: String) -> Failure {
+    Failure::new(Code::BadConfig, message)
+}
+
+fn number<T: TryFrom<u32>>(value: u32, name: &str) -> std::result::Result<T, Failure> {
+    T::try_from(value).map_err(|_| bad(format!("{name} {value} is out of range")))
+}
+
+fn key(text: &str) -> std::result::Result<Key, Failure> {
+    let bytes = STANDARD.decode(text).ok().and_then(|b| Key::try_from(b).ok());
+    bytes.ok_or_else(|| bad(format!("public key {text:?} is not 32 bytes in base64")))
+}
+
+fn endpoint(text: &str) -> std::result::Result<SocketAddr, Failure> {
+    let parsed = text.parse().ok().filter(|a: &SocketAddr| a.port() != 0 && !a.ip().is_unspecified());
+    parsed.ok_or_else(|| bad(format!("endpoint {text:?} is not ADDRESS:PORT")))
+}
+
+fn prefix(text: &str) -> std::result::Result<IpNetwork, Failure> {
+    text.parse().map_err(|_| bad(format!("allowed IP {text:?} is not a canonical CIDR")))
+}
+
+fn options(o: &DeviceOptions) -> std::result::Result<Options, Failure> {
+    let role = match o.kind.as_str() {
+        "gateway" => Role::Gateway { slot: number(o.slot, "slot")? },
+        "agent" => Role::Agent { id: number(o.agent_id, "agentId")? },
+        other => return Err(bad(format!("kind {other:?} is neither gateway nor agent"))),
+    };
+    let private_key: &[u8] = &o.private_key;
+    Ok(Options {
+        role,
+        private_key: private_key.try_into().map_err(|_| bad("private key has not 32 bytes".into()))?,
+        interface: o.interface.clone(),
+        mtu: number(o.mtu, "mtu")?,
+        listen_port: number(o.listen_port, "listenPort")?,
+        paths: o.paths as usize,
+        offload: o.offload,
+    })
+}
+
+fn desired(d: &DesiredConfig) -> std::result::Result<Desired, Failure> {
+    let peer = |p: &PeerConfig| {
+        Ok(WantedPeer {
+            key: key(&p.public_key)?,
+            agent: number(p.agent_id, "agentId")?,
+            slot: number(p.slot, "slot")?,
+            endpoint: p.endpoint.as_deref().map(endpoint).transpose()?,
+            allowed_ips: p.allowed_ips.iter().map(|t| prefix(t)).collect::<std::result::Result<_, Failure>>()?,
+        })
+    };
+    let target = |t: &SteeringConfig| {
+        Ok(WantedTarget {
+            agent: number(t.agent_id, "agentId")?,
+            key: key(&t.public_key)?,
+            endpoint: endpoint(&t.endpoint)?,
+        })
+    };
+    Ok(Desired {
+        peers: d.peers.iter().map(peer).collect::<std::result::Result<_, Failure>>()?,
+        steering: d.steering.iter().map(target).collect::<std::result::Result<_, Failure>>()?,
+    })
+}
+
+fn event(e: Event) -> DeviceEvent {
+    let kind = |kind: &str| DeviceEvent { kind: kind.to_owned(), ..DeviceEvent::default() };
+    let of = |name: &str, key: &Key| DeviceEvent { public_key: Some(STANDARD.encode(key)), ..kind(name) };
+    match e {
+        Event::Handshake { key, index } => DeviceEvent { index: Some(index), ..of("handshake", &key) },
+        Event::Endpoint { key, endpoint } => {
+            DeviceEvent { endpoint: Some(endpoint.to_string()), ..of("endpoint", &key) }
+        }
+        Event::Unanswered { key, for_ms } => {
+            DeviceEvent { for_ms: Some(for_ms as i64), ..of("unanswered", &key) }
+        }
+        Event::Answered { key } => of("answered", &key),
+        Event::Path { path, local_port } => DeviceEvent {
+            path: Some(path as u32),
+            local_port: Some(u32::from(local_port)),
+            ..kind("path")
+        },
+        Event::Failed { code, message } => {
+            DeviceEvent { code: Some(code.text().to_owned()), message: Some(message), ..kind("failed") }
+        }
+    }
+}
+
+fn report(r: Report) -> SetReport {
+    let conflict = |c: crate::allowed_ips::Conflict| ConflictReport {
+        allowed_ip: c.prefix.to_string(),
+        kept: STANDARD.encode(c.kept),
+        refused: STANDARD.encode(c.refused),
+    };
+    SetReport {
+        peers_added: r.peers_added,
+        peers_updated: r.peers_updated,
+        peers_removed: r.peers_removed,
+        steering_changed: r.steering_changed,
+        conflicts: r.conflicts.into_iter().map(conflict).collect(),
+    }
+}
+
+fn state(s: DeviceStats) -> DeviceState {
+    let ms = |v: Option<u64>| v.map(|v| v as i64);
+    let peer = |p: crate::stats::PeerStats| PeerState {
+        public_key: STANDARD.encode(p.key),
+        agent_id: u32::from(p.agent),
+        slot: u32::from(p.slot),
+        endpoint: p.endpoint.map(|e| e.to_string()),
+        allowed_ips: p.allowed_ips.iter().map(ToString::to_string).collect(),
+        rx_bytes: p.rx_bytes as i64,
+        tx_bytes: p.tx_bytes as i64,
+        rx_packets: p.rx_packets as i64,
+        tx_packets: p.tx_packets as i64,
+        handshake_age_ms: ms(p.handshake_age_ms),
+        received_age_ms: ms(p.received_age_ms),
+        unanswered_ms: ms(p.unanswered_ms),
+        rtt_us: ms(p.rtt_us),
+        path: p.path as u32,
+    };
+    let path = |p: crate::stats::PathStats| PathState {
+        path: p.path as u32,
+        local_port: u32::from(p.local_port),
+        replaced: p.replaced as i64,
+    };
+    DeviceState {
+        listen_port: u32::from(s.listen_port),
+        interface: s.interface,
+        offloads: Offloads {
+            tun: s.tun_offload,
+            udp_send: s.udp_send_offload,
+            udp_receive: s.udp_receive_offload,
+        },
+        peers: s.peers.into_iter().map(peer).collect(),
+        paths: s.paths.into_iter().map(path).collect(),
+        relay_flows: s.relay_flows as u32,
+        counters: s.counters.into_iter().map(|(name, n)| (name.to_owned(), n as i64)).collect(),
+    }
+}
+
+/// Opens a device in the thread pool.
+pub struct Open {
+    options: Option<std::result::Result<Options, Failure>>,
+    callback: Option<Callback>,
+}
+
+impl Task for Open {
+    type Output = Device;
+    type JsValue = NativeDevice;
+
+    fn compute(&mut self) -> Result<Device> {
+        let options = self.options.take().unwrap_or_else(|| Err(bad("opened twice".into())));
+        let Some(callback) = self.callback.take() else { return Err(error(bad("opened twice".into()))) };
+        let on_event = move |e| {
+            callback.call(event(e), ThreadsafeFunctionCallMode::NonBlocking);
+        };
+        Device::open(&options.map_err(error)?, Box::new(on_event)).map_err(error)
+    }
+
+    fn resolve(&mut self, _env: Env, device: Device) -> Result<NativeDevice> {
+        Ok(NativeDevice { device: Arc::new(Mutex::new(Some(Arc::new(device)))) })
+    }
+}
+
+type Slot = Arc<Mutex<Option<Arc<Device>>>>;
+
+fn opened(slot: &Slot) -> Result<Arc<Device>> {
+    let closed = || error(Failure::new(Code::Closed, "the device is closed: open a new one"));
+    slot.lock().clone().ok_or_else(closed)
+}
+
+/// Applies a desired state in the thread pool.
+pub struct Set {
+    device: Slot,
+    desired: DesiredConfig,
+}
+
+impl Task for Set {
+    type Output = Report;
+    type JsValue = SetReport;
+
+    fn compute(&mut self) -> Result<Report> {
+        let desired = desired(&self.desired).map_err(error)?;
+        opened(&self.device)?.set(&desired).map_err(error)
+    }
+
+    fn resolve(&mut self, _env: Env, output: Report) -> Result<SetReport> {
+        Ok(report(output))
+    }
+}
+
+/// Closes a device in the thread pool.
+pub struct Close {
+    device: Slot,
+}
+
+impl Task for Close {
+    type Output = ();
+    type JsValue = ();
+
+    fn compute(&mut self) -> Result<()> {
+        let device = self.device.lock().take();
+        if let Some(device) = device {
+            device.close();
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self, _env: Env, _output: ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Opens a device; the callback does not keep the process alive.
+#[napi(ts_return_type = "Promise<NativeDevice>")]
+pub fn open_device(o: DeviceOptions, on_event: Callback) -> AsyncTask<Open> {
+    AsyncTask::new(Open { options: Some(options(&o)), callback: Some(on_event) })
+}
+
+/// An open device.
+#[napi]
+pub struct NativeDevice {
+    device: Slot,
+}
+
+#[napi]
+impl NativeDevice {
+    /// Brings the device to what is desired.
+    #[napi(ts_return_type = "Promise<SetReport>")]
+    pub fn set(&self, desired: DesiredConfig) -> AsyncTask<Set> {
+        AsyncTask::new(Set { device: self.device.clone(), desired })
+    }
+
+    /// What the device is and holds now.
+    #[napi]
+    pub fn stats(&self) -> Result<DeviceState> {
+        Ok(state(opened(&self.device)?.stats()))
+    }
+
+    /// Stops and removes everything; idempotent.
+    #[napi(ts_return_type = "Promise<void>")]
+    pub fn close(&self) -> AsyncTask<Close> {
+        AsyncTask::new(Close { device: self.device.clone() })
+    }
+}

@@ -1,0 +1,147 @@
+//! One peer: its session, where it is, and what was last heard and sent.
+
+use crate::inner_flows::InnerFlows;
+use crate::noise::{Key, Noise};
+use crate::stats::PeerStats;
+use crate::steering::pair_index;
+use ip_network::IpNetwork;
+use parking_lot::Mutex;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Where a peer is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// As `set` said last; only a change of this overwrites what was learned.
+    pub configured: Option<SocketAddr>,
+    pub endpoint: Option<SocketAddr>,
+    /// The local address that the peer talks to, which answers must come from.
+    pub local: Option<IpAddr>,
+}
+
+/// A peer. Times are milliseconds since the device was opened, 0: never.
+pub struct Peer {
+    pub key: Key,
+    pub agent: u16,
+    pub slot: u8,
+    pub noise: Mutex<Box<dyn Noise>>,
+    pub place: Mutex<Place>,
+    /// The path in use; 0 on an agent.
+    pub path: AtomicUsize,
+    /// Whether the timers look after this peer; idle ones are left alone.
+    pub is_active: AtomicBool,
+    pub has_session: AtomicBool,
+    /// Whether it ever answered a path probe: foreign WireGuard does not.
+    pub echoes: AtomicBool,
+    pub is_removed: AtomicBool,
+    /// The oldest data packet that nothing has answered.
+    pub waiting_ms: AtomicU64,
+    /// The last inner packet sent.
+    pub data_ms: AtomicU64,
+    /// The last datagram of any kind sent.
+    pub sent_ms: AtomicU64,
+    /// The last authenticated datagram.
+    pub heard_ms: AtomicU64,
+    pub handshake_ms: AtomicU64,
+    /// When the session's clock was last moved on.
+    pub ticked_ms: AtomicU64,
+    pub rtt_us: AtomicU64,
+    pub rx_bytes: AtomicU64,
+    pub tx_bytes: AtomicU64,
+    pub rx_packets: AtomicU64,
+    pub tx_packets: AtomicU64,
+    pub flows: InnerFlows,
+}
+
+/// What a new peer is made of.
+pub struct NewPeer {
+    pub key: Key,
+    pub agent: u16,
+    pub slot: u8,
+    pub endpoint: Option<SocketAddr>,
+    pub path: usize,
+    pub noise: Box<dyn Noise>,
+}
+
+impl Peer {
+    /// A peer that was never heard of.
+    pub fn new(new: NewPeer) -> Peer {
+        let place = Place { configured: new.endpoint, endpoint: new.endpoint, local: None };
+        Peer {
+            key: new.key,
+            agent: new.agent,
+            slot: new.slot,
+            noise: Mutex::new(new.noise),
+            place: Mutex::new(place),
+            path: AtomicUsize::new(new.path),
+            is_active: AtomicBool::new(false),
+            has_session: AtomicBool::new(false),
+            echoes: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
+            waiting_ms: AtomicU64::new(0),
+            data_ms: AtomicU64::new(0),
+            sent_ms: AtomicU64::new(0),
+            heard_ms: AtomicU64::new(0),
+            handshake_ms: AtomicU64::new(0),
+            ticked_ms: AtomicU64::new(0),
+            rtt_us: AtomicU64::new(0),
+            rx_bytes: AtomicU64::new(0),
+            tx_bytes: AtomicU64::new(0),
+            rx_packets: AtomicU64::new(0),
+            tx_packets: AtomicU64::new(0),
+            flows: InnerFlows::default(),
+        }
+    }
+
+    /// The 24 bits that every index of this pair starts with.
+    pub fn pair(&self) -> u32 {
+        pair_index(self.agent, self.slot)
+    }
+
+    /// Follows the peer to where an authenticated datagram came from; says whether it moved.
+    pub fn roam(&self, from: SocketAddr, local: Option<IpAddr>) -> bool {
+        let mut place = self.place.lock();
+        let moved = place.endpoint != Some(from);
+        place.endpoint = Some(from);
+        place.local = local;
+        moved
+    }
+
+    /// Takes a configured endpoint; only a changed one has an effect, which is said.
+    pub fn configure(&self, endpoint: Option<SocketAddr>) -> bool {
+        let mut place = self.place.lock();
+        if place.configured == endpoint {
+            return false;
+        }
+        place.configured = endpoint;
+        if endpoint.is_some() {
+            place.endpoint = endpoint;
+            place.local = None;
+        }
+        true
+    }
+
+    /// What is known of the peer, as plain data.
+    pub fn stats(&self, now_ms: u64, allowed_ips: Vec<IpNetwork>) -> PeerStats {
+        let age = |at: &AtomicU64| match at.load(Relaxed) {
+            0 => None,
+            ms => Some(now_ms.saturating_sub(ms)),
+        };
+        PeerStats {
+            key: self.key,
+            agent: self.agent,
+            slot: self.slot,
+            endpoint: self.place.lock().endpoint,
+            allowed_ips,
+            rx_bytes: self.rx_bytes.load(Relaxed),
+            tx_bytes: self.tx_bytes.load(Relaxed),
+            rx_packets: self.rx_packets.load(Relaxed),
+            tx_packets: self.tx_packets.load(Relaxed),
+            handshake_age_ms: age(&self.handshake_ms),
+            received_age_ms: age(&self.heard_ms),
+            unanswered_ms: age(&self.waiting_ms),
+            rtt_us: Some(self.rtt_us.load(Relaxed)).filter(|us| *us != 0),
+            path: self.path.load(Relaxed),
+        }
+    }
+}

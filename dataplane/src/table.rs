@@ -1,0 +1,40 @@
+//! What the device holds, as one immutable picture that is swapped as a whole, so that no packet sees half of a change.
+
+use crate::allowed_ips::{Owners, Routes};
+use crate::noise::Key;
+use crate::peer::Peer;
+use ip_network::IpNetwork;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// All peers and their prefixes.
+pub struct Table {
+    /// By the 24 bits of their indices.
+    pub pairs: HashMap<u32, Arc<Peer>>,
+    pub keys: HashMap<Key, Arc<Peer>>,
+    pub routes: Routes<Arc<Peer>>,
+    pub owners: Owners,
+}
+
+impl Table {
+    /// A table of these peers; owners of prefixes that are none of them are left out.
+    pub fn new(peers: impl IntoIterator<Item = Arc<Peer>>, owners: Owners) -> Table {
+        let keys: HashMap<Key, Arc<Peer>> = peers.into_iter().map(|p| (p.key, p)).collect();
+        let pairs = keys.values().map(|p| (p.pair(), p.clone())).collect();
+        let routes = owners.iter().filter_map(|(n, key)| Some((*n, keys.get(key)?.clone())));
+        let routes = Routes::new(routes.collect::<Vec<_>>());
+        Table { pairs, keys, routes, owners }
+    }
+
+    /// The prefixes of every peer, sorted.
+    pub fn allowed_ips(&self) -> HashMap<Key, Vec<IpNetwork>> {
+        let mut by_key: HashMap<Key, Vec<IpNetwork>> = HashMap::new();
+        for (prefix, key) in &self.owners {
+            by_key.entry(*key).or_default().push(*prefix);
+        }
+        for list in by_key.values_mut() {
+            list.sort_by_key(|n| (n.is_ipv6(), n.network_address(), n.netmask()));
+        }
+        by_key
+    }
+}
