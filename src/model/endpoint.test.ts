@@ -7,7 +7,7 @@ import { formatEndpoint, isEndpointEqual, parseEndpoint } from "./endpoint.ts";
 import { valueOf } from "./parsed.ts";
 import { packSessionIndex, unpackSessionIndex } from "./session-index.ts";
 import { parseSlot, slotsUpTo } from "./slot.ts";
-import { formatTimestamp, parseTimestamp } from "./timestamp.ts";
+import { formatMicroTimestamp, formatTimestamp, parseTimestamp } from "./timestamp.ts";
 
 for (const text of ["192.0.2.1:51820", "[2001:db8::1]:1", "[::1]:65535"]) {
   t.test(`the endpoint ${text} is read and printed without change`, async (t) => {
@@ -85,6 +85,7 @@ t.test("an index with agent id 0 is a foreign one", async (t) =>
 t.test("timestamps agree with the platform's own calendar", async () => {
   fc.assert(
     fc.property(fc.integer({ min: -62_135_596_800, max: 253_402_300_799 }), (seconds) => {
+      // oxlint-disable-next-line no-restricted-globals -- the platform's calendar is the oracle
       const text = new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
       const read = parseTimestamp(text);
       return formatTimestamp(seconds * 1000) === text && read.ok && read.value === seconds * 1000;
@@ -104,4 +105,9 @@ t.test("timestamps with an offset and a fraction are read, impossible ones refus
     5,
   ];
   for (const text of bad) t.notOk(parseTimestamp(text).ok);
+});
+
+t.test("micro timestamps have six digits, also before 1970", async (t) => {
+  t.equal(formatMicroTimestamp(1_002), "1970-01-01T00:00:01.002000Z");
+  t.equal(formatMicroTimestamp(-1), "1969-12-31T23:59:59.999000Z");
 });
