@@ -1,5 +1,6 @@
 /** The DeviceFactory over the native data plane: its plain values in our types, its codes with a sentence what to do. */
 
+import type { NativeDevice, NativeEvent, NativeStats, openDevice } from "#dataplane";
 import type { AgentId } from "#src/model/agent-id.ts";
 import { parseAgentId } from "#src/model/agent-id.ts";
 import { parseCidr, type Cidr } from "#src/model/cidr.ts";
@@ -11,7 +12,11 @@ import { parseSlot, type Slot } from "#src/model/slot.ts";
 import type { Device, DeviceFactory, DeviceOptions, DeviceSetReport } from "#src/ports/device.ts";
 import { HostError } from "#src/ports/host-error.ts";
 import { deviceError } from "./device-error.ts";
-import type { NativeDataplane, NativeDevice, NativeEvent, NativeStats } from "./native-dataplane.ts";
+
+/** The part of the addon that is used here. */
+export interface NativeDataplane {
+  readonly openDevice: typeof openDevice;
+}
 
 /** Loads the addon when the first device opens, so that a program that needs none also runs without it. */
 const loadAddon = async (): Promise<NativeDataplane> => import("#dataplane");
@@ -41,10 +46,7 @@ export class AddonDeviceFactory implements DeviceFactory {
           paths,
           offload,
         },
-        (event) => {
-          const known = readEvent(event);
-          if (known !== null) onEvent(known);
-        },
+        (event) => onEvent(readEvent(event)),
       );
       return new AddonDevice(native, options);
     } catch (cause) {
@@ -93,7 +95,12 @@ class AddonDevice implements Device {
   }
 
   stats(): DeviceStats {
-    return readStats(this.#native.stats());
+    try {
+      return readStats(this.#native.stats());
+    } catch (cause) {
+      if (cause instanceof TypeError) throw cause;
+      throw new HostError("closed", `Device ${this.#options.interface} is closed.`, { cause });
+    }
   }
 
   async close(): Promise<void> {
@@ -105,8 +112,8 @@ class AddonDevice implements Device {
   }
 }
 
-/** The addon's events in our types; null for kinds that this version does not know. */
-function readEvent(event: NativeEvent): DeviceEvent | null {
+/** The addon's events in our types. */
+function readEvent(event: NativeEvent): DeviceEvent {
   const publicKey = (): PublicKey => trusted(parsePublicKey(event.publicKey));
   switch (event.kind) {
     case "handshake":
@@ -125,8 +132,6 @@ function readEvent(event: NativeEvent): DeviceEvent | null {
       const { code = "io", message = "the data plane gave no reason" } = event;
       return { kind: "failed", code, message };
     }
-    default:
-      return null;
   }
 }
 
@@ -140,10 +145,6 @@ function readStats(stats: NativeStats): DeviceStats {
       slot: trusted<Slot>(parseSlot(peer.slot)),
       endpoint: peer.endpoint === null ? null : trusted<Endpoint>(parseEndpoint(peer.endpoint)),
       allowedIps: peer.allowedIps.map((cidr) => trusted<Cidr>(parseCidr(cidr))),
-      handshakeAgeMs: peer.handshakeAgeMs ?? null,
-      receivedAgeMs: peer.receivedAgeMs ?? null,
-      unansweredMs: peer.unansweredMs ?? null,
-      rttUs: peer.rttUs ?? null,
     })),
   };
 }

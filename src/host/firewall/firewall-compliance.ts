@@ -42,7 +42,7 @@ export const agentTable: FirewallTable = {
         {
           kind: "only-destinations",
           from: "tunnel",
-          destinations: cidrs("10.222.0.0/17", "10.97.0.0/22", "fd00:222::/48"),
+          destinations: cidrs("10.222.0.0/17", "10.97.0.0/22", "fd00:222::/32"),
         },
         { kind: "drop-new-into", to: "tunnel" },
       ],
