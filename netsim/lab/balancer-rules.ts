@@ -23,7 +23,8 @@ export interface BalancerState {
  * Returns one transaction that makes the kernel balance as the state says. Counters live through it.
  *
  * Per flow, conntrack holds a flow's target. Per packet, addresses and ports are rewritten before conntrack
- * (priority below -200), in both directions, so that nothing is remembered.
+ * (priority below -200), and sources after the route is chosen (before, the balancer's own address would be a
+ * martian source), so that nothing is remembered.
  */
 export const balancerRules = (state: BalancerState): string => {
   const names = Object.keys(state.targets);
@@ -39,6 +40,10 @@ ${indent([...countedOut(state), ...(state.mode === "per-packet" ? perPacket(stat
   chain pick {
     type nat hook prerouting priority -100;
 ${indent(state.mode === "per-packet" ? [] : perFlow(state))}
+  }
+  chain late {
+    type filter hook postrouting priority 300;
+${indent(state.mode === "per-packet" ? publicSource(state) : [])}
   }
   chain forward {
     type filter hook forward priority 0; policy accept;
@@ -70,18 +75,22 @@ const servingAddresses = (state: BalancerState): string[] =>
 
 const perPacket = (state: BalancerState): string[] => {
   const serving = servingAddresses(state);
-  const replies = Object.values(state.targets).map(
-    (address) =>
-      `${fromTarget(state, address)} notrack udp sport set ${state.port} ip saddr set ${state.address} accept`,
-  );
-  if (serving.length === 0) return [...replies, `${toPublic(state)} counter name no_target drop`];
+  const untracked = Object.values(state.targets).map((address) => `${fromTarget(state, address)} notrack accept`);
+  if (serving.length === 0) return [...untracked, `${toPublic(state)} counter name no_target drop`];
   const map = serving.map((address, index) => `${index} : ${address}`).join(", ");
   return [
-    ...replies,
+    ...untracked,
     `${toPublic(state)} notrack udp dport set ${state.targetPort} ` +
       `ip daddr set numgen random mod ${serving.length} map { ${map} }`,
   ];
 };
+
+const publicSource = (state: BalancerState): string[] =>
+  Object.values(state.targets).map(
+    (address) =>
+      `oifname "${state.outside}" ip saddr ${address} udp sport ${state.targetPort} ` +
+      `udp sport set ${state.port} ip saddr set ${state.address}`,
+  );
 
 const perFlow = (state: BalancerState): string[] => {
   const serving = servingAddresses(state);

@@ -82,8 +82,12 @@ interface PingProgram {
   readonly firstSequence: number;
 }
 
+let knownProgram: Promise<PingProgram> | undefined;
+
+const pingProgram = (): Promise<PingProgram> => (knownProgram ??= findPing());
+
 /** The ping of iputils where it is installed, else the one of busybox, which counts from 0. */
-const pingProgram = async (): Promise<PingProgram> => {
+const findPing = async (): Promise<PingProgram> => {
   const { code } = await runCommand(["bash", "-c", "command -v ping"], { check: false });
   return code === 0 ? { argv: ["ping", "-n"], firstSequence: 1 } : { argv: ["busybox", "ping"], firstSequence: 0 };
 };
