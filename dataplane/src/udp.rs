@@ -25,6 +25,8 @@ const RECEIVE_MAX: usize = 65_536;
 pub const KERNEL_BUFFER: usize = 8 << 20;
 /// A segment that passes every link: IPv6's least MTU without IPv6 and UDP headers.
 const SEGMENT_SAFE: usize = 1_280 - 48;
+/// How long a send waits for room in the socket's buffer, ms.
+const WRITABLE_MS: libc::c_int = 5;
 /// Errors of earlier sends (ICMP) that one receive skips.
 const SKIPPED_MAX: usize = 8;
 
@@ -277,7 +279,17 @@ impl Socket {
             segment_size,
             src_ip,
         };
-        self.state
-            .try_send(UdpSockRef::from(&self.socket), &transmit)
+        let send = || {
+            self.state
+                .try_send(UdpSockRef::from(&self.socket), &transmit)
+        };
+        match send() {
+            // A full buffer empties at the link's speed: to wait for that is kinder than to lose a batch.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                options::wait(&self.socket, libc::POLLOUT, WRITABLE_MS)?;
+                send()
+            }
+            result => result,
+        }
     }
 }

@@ -7,6 +7,13 @@
 //! ```
 //! Needs root; without it each test says so and passes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr
+)]
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -119,6 +126,30 @@ fn w54_a_batch_longer_than_the_link_goes_one_by_one_and_shorter_ones_stay_batche
         assert_eq!(receive(&b, bytes.len()), bytes);
         assert_eq!(a.counters().gso_refused, 1);
         assert!(a.offloads().0);
+    });
+}
+
+#[test]
+fn a_sender_faster_than_its_link_waits_instead_of_losing() {
+    in_namespace(|| {
+        ip("link set lo mtu 16000");
+        ip("link set lo up");
+        let shaped = Command::new("tc")
+            .args("qdisc add dev lo root tbf rate 200mbit burst 32kb limit 2mb".split(' '))
+            .output();
+        if !shaped.is_ok_and(|done| done.status.success()) {
+            eprintln!("skipped: needs tc and the tbf queue");
+            return;
+        }
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let a = Socket::bind_sized(any, true, 32 << 10).unwrap();
+        let b = Socket::bind(any, true).unwrap();
+        let to = SocketAddr::new(any.ip(), b.local_port());
+        let bytes = vec![5u8; 10_000];
+        for _ in 0..60 {
+            assert_eq!(a.send(&bytes, None, to, None), SendOutcome::Sent);
+        }
+        assert_eq!(receive(&b, 60 * bytes.len()).len(), 60 * bytes.len());
     });
 }
 

@@ -1,5 +1,7 @@
 //! The UDP socket on loopback: batches, sizes at the edges, source addresses, and a kernel that refuses.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Tests fail by panics.
+
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Socket options: kernel buffers, fragmentation, and what quinn-udp sets for QUIC that WireGuard does without.
+//! What quinn-udp leaves to do on a socket: kernel buffers, fragmentation, waiting.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -53,5 +53,25 @@ fn set_option(
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// Waits at most `ms` for one of `events`; `WouldBlock` when none came.
+pub(super) fn wait(
+    socket: &socket2::Socket,
+    events: libc::c_short,
+    ms: libc::c_int,
+) -> io::Result<()> {
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events,
+        revents: 0,
+    };
+    // SAFETY: one pollfd that outlives the call.
+    match unsafe { libc::poll(&raw mut poll, 1, ms) } {
+        1 => Ok(()),
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        // Only a signal can interrupt it: the caller tries again anyway.
+        _ => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub enum SendOutcome {
     /// The kernel took everything.
     Sent,
-    /// The socket's buffer is full; the rest was not sent.
+    /// The socket's buffer stayed full for 5 ms; the rest was not sent.
     WouldBlock,
     /// A datagram is longer than the path allows (EMSGSIZE).
     TooLong,
@@ -58,8 +58,10 @@ impl SendOutcome {
         let Err(e) = result else {
             return SendOutcome::Sent;
         };
+        if e.kind() == io::ErrorKind::WouldBlock {
+            return SendOutcome::WouldBlock;
+        }
         match e.raw_os_error() {
-            Some(libc::EAGAIN) => SendOutcome::WouldBlock,
             Some(libc::EMSGSIZE) => SendOutcome::TooLong,
             Some(libc::ENOBUFS | libc::ENOMEM) => SendOutcome::NoBuffers,
             Some(

@@ -1,5 +1,6 @@
 //! Finds out on loopback whether this kernel's segmentation offloads work.
 
+use super::options::wait;
 use super::{RECEIVE_MAX, RecvBatch, Socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -54,7 +55,7 @@ fn probe(addr: SocketAddr) -> io::Result<Offloads> {
     let socket = Socket::open(addr, both, RECEIVE_MAX)?;
     let sent: Vec<u8> = (0..SIZE * 3 + 50).map(|i| (i % 251) as u8).collect();
     let first = socket.transmit(&sent[..SIZE], None, socket.local, None);
-    first.and_then(|()| wait_readable(&socket))?;
+    first.and_then(|()| wait(&socket.socket, libc::POLLIN, SELF_TEST_MS))?;
     let mut batch = RecvBatch::new(MESSAGES);
     socket.recv(&mut batch)?;
     if socket
@@ -69,7 +70,9 @@ fn probe(addr: SocketAddr) -> io::Result<Offloads> {
     let mut got = Vec::new();
     let mut is_merged = false;
     while got.len() < sent.len() {
-        if wait_readable(&socket).is_err() || socket.recv(&mut batch).is_err() {
+        if wait(&socket.socket, libc::POLLIN, SELF_TEST_MS).is_err()
+            || socket.recv(&mut batch).is_err()
+        {
             break;
         }
         for message in batch.messages() {
@@ -81,18 +84,4 @@ fn probe(addr: SocketAddr) -> io::Result<Offloads> {
         gso: got == sent,
         gro: is_merged,
     })
-}
-
-fn wait_readable(socket: &Socket) -> io::Result<()> {
-    let mut poll = libc::pollfd {
-        fd: socket.fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one pollfd that outlives the call.
-    match unsafe { libc::poll(&raw mut poll, 1, SELF_TEST_MS) } {
-        1 => Ok(()),
-        0 => Err(io::ErrorKind::TimedOut.into()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
