@@ -104,8 +104,11 @@ export class Gateway {
     const { tunnels, shoot, config } = this.#parts;
     const tunnel = tunnels.tunnel();
     if (!tunnel.ok) return this.#wait(tunnel.problem);
-    const identity = await tunnels.identity(tunnel.value);
-    if (!identity.ok) return this.#wait(identity.problem);
+    const identity = tunnels.identity(tunnel.value);
+    if (!identity.ok) {
+      if (this.#identity !== null && !tunnels.holdsSlot()) await this.#leaveSlot();
+      return this.#wait(identity.problem);
+    }
     this.#identity = identity.value;
     const missing = shoot.missing();
     if (missing !== null) return this.#wait(missing);
@@ -142,6 +145,16 @@ export class Gateway {
   /** Removes everything of ours from the pod's namespace; the slot is released by its owner. */
   async close(): Promise<void> {
     this.#problem = "stopping";
+    await this.#end.close();
+  }
+
+  /** Two gateways with one key would take each other's answers. */
+  async #leaveSlot(): Promise<void> {
+    this.#parts.log.error(
+      { slot: this.#identity?.slot },
+      "another gateway holds this slot now: leaving it",
+    );
+    this.#identity = null;
     await this.#end.close();
   }
 

@@ -1,0 +1,139 @@
+/** What the seed says of this gateway's tunnel: the Tunnel itself, the slot that this gateway holds, and its key. */
+
+import { join } from "node:path";
+import { parseTunnel } from "#src/codec/tunnel-codec.ts";
+import { whatIsMissing } from "#src/host/kube/readings.ts";
+import { parseMasterSecret, slotPrivateKey } from "#src/host/slot-keys.ts";
+import { slotMemoryFile, slotMemoryNone } from "#src/host/slot-memory-file.ts";
+import type { PrivateKey } from "#src/model/key.ts";
+import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
+import type { Slot } from "#src/model/slot.ts";
+import type { Tunnel } from "#src/model/tunnel.ts";
+import type { Clock } from "#src/ports/clock.ts";
+import type { Kube, Reflector } from "#src/ports/kube.ts";
+import { SECRETS, TUNNELS } from "#src/ports/kube-resource.ts";
+import type { Log } from "#src/ports/log.ts";
+import type { Random } from "#src/ports/random.ts";
+import { SlotClaim } from "#src/reconcile/slot-claim.ts";
+import type { GatewayConfig } from "./config.ts";
+
+export interface TunnelViewParts {
+  readonly config: GatewayConfig;
+  readonly kube: Kube;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly onChange: (what: string) => void;
+}
+
+export interface GatewayIdentity {
+  readonly slot: Slot;
+  readonly privateKey: PrivateKey;
+}
+
+export class TunnelView {
+  readonly #parts: TunnelViewParts;
+  readonly #tunnels: Reflector;
+  readonly #secrets: Reflector;
+  #claim: SlotClaim | null = null;
+
+  constructor(parts: TunnelViewParts) {
+    const { config, kube, onChange } = parts;
+    this.#parts = parts;
+    this.#tunnels = kube.reflect(TUNNELS, {
+      namespace: config.namespace,
+      fieldSelector: `metadata.name=${config.tunnel}`,
+      onChange: () => onChange("tunnel"),
+    });
+    this.#secrets = kube.reflect(SECRETS, {
+      namespace: config.namespace,
+      fieldSelector: `metadata.name=${this.#secretName()}`,
+      onChange: () => onChange("secret"),
+    });
+  }
+
+  tunnel(): Parsed<Tunnel> {
+    const { namespace, tunnel } = this.#parts.config;
+    const missing = whatIsMissing("the seed's API server", [this.#tunnels]);
+    if (missing !== null) return problem(missing);
+    const object = this.#tunnels.items?.get(`${namespace}/${tunnel}`);
+    if (object === undefined)
+      return problem(`Tunnel ${namespace}/${tunnel} does not exist in the seed: create it`);
+    return parseTunnel(object);
+  }
+
+  /** Claims a slot at the first call; until it is held, says what it waits for. */
+  identity(tunnel: Tunnel): Parsed<GatewayIdentity> {
+    this.#claim ??= this.#startClaim(tunnel);
+    const { state } = this.#claim;
+    switch (state.kind) {
+      case "claiming":
+        return problem(state.problem ?? "claiming a slot");
+      case "lost":
+        return problem(state.problem);
+      case "released":
+        return problem("the slot was released: the gateway is stopping");
+      case "held": {
+        const key = this.#key(state.slot);
+        return key.ok ? parsed({ slot: state.slot, privateKey: key.value }) : key;
+      }
+    }
+  }
+
+  /** False from the moment that somebody else has the slot: its key must not be used any more. */
+  holdsSlot(): boolean {
+    return this.#claim?.state.kind === "held";
+  }
+
+  /** Gives the slot back. */
+  async close(): Promise<void> {
+    await this.#claim?.release();
+  }
+
+  #key(slot: Slot): Parsed<PrivateKey> {
+    const { namespace } = this.#parts.config;
+    const name = this.#secretName();
+    const missing = whatIsMissing("the seed's API server", [this.#secrets]);
+    if (missing !== null) return problem(missing);
+    const object = this.#secrets.items?.get(`${namespace}/${name}`);
+    if (object === undefined) {
+      return problem(
+        `Secret ${namespace}/${name} does not exist yet: the controller makes it from the Tunnel`,
+      );
+    }
+    const master = parseMasterSecret(object);
+    return master.ok ? slotPrivateKey(master.value, slot) : master;
+  }
+
+  #secretName(): string {
+    return `${this.#parts.config.tunnel}-xylem`;
+  }
+
+  #startClaim(tunnel: Tunnel): SlotClaim {
+    const { config, kube, clock, random, log, onChange } = this.#parts;
+    const claim = new SlotClaim({
+      kube,
+      clock,
+      random,
+      log,
+      memory:
+        config.stateDir === null
+          ? slotMemoryNone()
+          : slotMemoryFile(join(config.stateDir, `${config.namespace}_${config.tunnel}.slot.json`)),
+      namespace: config.namespace,
+      tunnel: config.tunnel,
+      slots: tunnel.slots,
+      identity: config.identity,
+      gatewayName: config.identity,
+      onLost: () => {
+        this.#claim = null;
+        onChange("slot lost");
+      },
+    }).start();
+    claim.held().then(
+      () => onChange("slot held"),
+      () => undefined,
+    );
+    return claim;
+  }
+}
