@@ -3,18 +3,16 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Lab } from "#netsim/lab/lab.ts";
-import { startMachine } from "#netsim/lab/machine.ts";
 import type { Machine } from "#netsim/lab/machine.ts";
 import { basicControllers, startControlPlane, workloadControllers } from "./control-plane.ts";
 import type { ControlPlane } from "./control-plane.ts";
 import { writeImage } from "./image.ts";
 import type { Kubectl } from "./kubectl.ts";
-import { prepareNode } from "./node.ts";
-import type { PreparedNode } from "./node.ts";
+import { Nodes } from "./nodes.ts";
 import { openKeys } from "./pki.ts";
 import type { ClusterKeys } from "./pki.ts";
 import { preparePlainRoutes } from "./plain-routes.ts";
-import type { PlainRoutes } from "./plain-routes.ts";
+import type { NoRoute, PlainRoutes } from "./plain-routes.ts";
 import type { Programs } from "./programs.ts";
 import { startPrometheus } from "./prometheus.ts";
 import type { Prometheus } from "./prometheus.ts";
@@ -28,6 +26,8 @@ export interface ClusterOptions {
   readonly onProgress?: (step: string, elapsedMs: number) => void;
   /** Default: the drawing in netsim/lab/two-networks.ts. */
   readonly site?: ClusterSite;
+  /** Default "unreachable". */
+  readonly noRoute?: NoRoute;
   /** More arguments of the shoot's kube-apiserver, e.g. an egress selector's configuration. */
   readonly apiServerArguments?: readonly string[];
 }
@@ -45,6 +45,13 @@ export interface Cluster {
   readonly plainRoutes: PlainRoutes;
   /** All namespaces of a node, not only its network. */
   readonly machine: (node: string) => Machine;
+  /**
+   * Boots a node again, whether it runs (the plug is pulled) or was killed; its disks are kept. Resolves when the
+   * kubelet is started: its pods come back by themselves, with new addresses.
+   */
+  readonly restartNode: (node: string) => Promise<void>;
+  /** Tells Prometheus the pods' addresses of now. */
+  readonly refreshTargets: () => Promise<void>;
   /** Makes the agents' ServiceAccount `xylem-agent` in `kube-system`; doing it again changes nothing. */
   readonly installAgentsIdentity: () => Promise<void>;
   /** A token of the agents' ServiceAccount that is bound to a Node, as a pod's token is; good for a day. */
@@ -63,25 +70,18 @@ export async function openCluster(lab: Lab, options: ClusterOptions): Promise<Cl
   const startMs = performance.now();
   const done = (step: string): void => options.onProgress?.(step, performance.now() - startMs);
   const context = await prepare(lab, options);
-  const { site, programs, folder, logs } = context;
-  const [seed, shoot, nodes] = await Promise.all([
+  const plainRoutes = await routesOf(context, options.noRoute ?? "unreachable");
+  const { site, programs, folder } = context;
+  const nodes = new Nodes({ ...context, keys: context.keys.shoot, images: writeImages(context) });
+  const [seed, shoot] = await Promise.all([
     startSeed(context).finally(() => done("seed's API server is ready")),
     startShoot(context).finally(() => done("shoot's API server is ready")),
-    startNodes(context).finally(() => done("machines and containerd are up")),
+    nodes.bootAll().finally(() => done("machines and containerd are up")),
   ]);
-  await create(shoot.kubectl, workload.nodeObjects(site.nodes));
-  for (const node of nodes.prepared) node.start();
-  const workloadSpec = { nodes: site.nodes.map(({ name }) => name), keys: shoot.keys, programs };
-  await Promise.all([seed.startControllers(), shoot.startControllers()]);
-  await Promise.all(["default", "kube-system"].map((name) => waitForNamespace(shoot.kubectl, name)));
-  await create(shoot.kubectl, workload.workloads(workloadSpec));
-  done("workloads are made");
-  await Promise.all([
-    waitForReady(shoot.kubectl, ["node", "--all"]).finally(() => done("nodes are Ready")),
-    waitForReady(shoot.kubectl, ["pod", "--all"]).finally(() => done("pods are Ready")),
-  ]);
+  await populate({ context, seed, shoot, nodes, done });
+  const workloadSpec = workloadsOf(context);
   const [prometheus] = await Promise.all([
-    watch(context, shoot),
+    watch(context, shoot.kubectl),
     create(shoot.kubectl, workload.registrations(workloadSpec)),
   ]);
   done("Prometheus answers");
@@ -94,29 +94,57 @@ export async function openCluster(lab: Lab, options: ClusterOptions): Promise<Cl
     seed,
     shoot,
     prometheus,
-    plainRoutes: routesOf(lab, site),
-    machine: (node) => found(nodes.machines, node),
+    plainRoutes,
+    machine: (node) => nodes.machine(node),
+    restartNode: (node) => nodes.restart(node),
+    refreshTargets: async () => prometheus.setPods(await podTargets(shoot.kubectl)),
     ...identity,
     close: async () => {
       await prometheus.stop();
-      await Promise.all([...nodes.machines.values()].map((machine) => machine.kill()));
+      await nodes.kill();
       await Promise.all([shoot.stop(), seed.stop()]);
     },
   };
+}
 
-  function watch({ lab: { namespace } }: Context, { keys }: ControlPlane): Promise<Prometheus> {
-    return podTargets(shoot.kubectl).then((pods) =>
-      startPrometheus({
-        namespace: namespace(site.prometheus.machine),
-        keys,
-        folder: join(folder, "prometheus"),
-        logs,
-        labpod: programs.labpod,
-        kubelets: site.nodes.map(({ address }) => `${address}:10250`),
-        pods,
-      }),
-    );
-  }
+interface Populating {
+  readonly context: Context;
+  readonly seed: ControlPlane;
+  readonly shoot: ControlPlane;
+  readonly nodes: Nodes;
+  readonly done: (step: string) => void;
+}
+
+/** Makes the Node objects and the workloads, starts what works on them, and waits until all is Ready. */
+async function populate({ context, seed, shoot, nodes, done }: Populating): Promise<void> {
+  const { kubectl } = shoot;
+  await create(kubectl, workload.nodeObjects(context.site.nodes));
+  nodes.startAll();
+  await Promise.all([seed.startControllers(), shoot.startControllers()]);
+  await Promise.all(["default", "kube-system"].map((name) => waitForNamespace(kubectl, name)));
+  await create(kubectl, workload.workloads(workloadsOf(context)));
+  done("workloads are made");
+  await Promise.all([
+    waitForReady(kubectl, ["node", "--all"]).finally(() => done("nodes are Ready")),
+    waitForReady(kubectl, ["pod", "--all"]).finally(() => done("pods are Ready")),
+  ]);
+}
+
+function workloadsOf({ site, keys, programs }: Context): workload.WorkloadSpec {
+  return { nodes: site.nodes.map(({ name }) => name), keys: keys.shoot, programs };
+}
+
+async function watch(context: Context, kubectl: Kubectl): Promise<Prometheus> {
+  const { lab, site, programs, folder, logs, keys } = context;
+  return startPrometheus({
+    namespace: lab.namespace(site.prometheus.machine),
+    keys: keys.shoot,
+    folder: join(folder, "prometheus"),
+    logs,
+    labpod: programs.labpod,
+    kubelets: site.nodes.map(({ address }) => `${address}:10250`),
+    pods: await podTargets(kubectl),
+  });
 }
 
 interface Context {
@@ -188,36 +216,6 @@ function startShoot(context: Context): Promise<ControlPlane> {
   });
 }
 
-interface StartedNodes {
-  readonly machines: ReadonlyMap<string, Machine>;
-  readonly prepared: readonly PreparedNode[];
-}
-
-async function startNodes(context: Context): Promise<StartedNodes> {
-  const { lab, site, programs, folder, logs, keys } = context;
-  const [images, machines] = await Promise.all([
-    writeImages(context),
-    Promise.all(site.nodes.map(async ({ name }) => [name, await startMachine(lab, name)] as const)),
-  ]);
-  const byName = new Map(machines);
-  const prepared = site.nodes.map((node) =>
-    prepareNode({
-      site: node,
-      ranges: site.ranges,
-      programs,
-      machine: found(byName, node.name),
-      keys: keys.shoot,
-      server: `https://${site.apiserver.publicAddress}:6443`,
-      folder: join(folder, node.name),
-      logs,
-      images,
-      pauseImage: workload.pauseImage,
-      clusterDns: site.dnsAddress,
-    }),
-  );
-  return { machines: byName, prepared: await Promise.all(prepared) };
-}
-
 async function writeImages({ lab, programs, folder }: Context): Promise<readonly string[]> {
   const pause = join(folder, "images", "pause.tar");
   const pod = join(folder, "images", "pod.tar");
@@ -274,18 +272,15 @@ function agentsIdentity(kubectl: Kubectl): Pick<Cluster, "installAgentsIdentity"
   };
 }
 
-function routesOf(lab: Lab, site: ClusterSite): PlainRoutes {
+function routesOf({ lab, site }: Context, noRoute: NoRoute): Promise<PlainRoutes> {
+  const seed = [site.seed.machine, site.apiserver.machine, site.prometheus.machine];
   return preparePlainRoutes({
     site,
+    noRoute,
+    seed: seed.map((machine) => lab.namespace(machine)),
     internet: lab.namespace("internet"),
     passage: lab.namespace("balancer"),
     passageAddress: "198.51.100.3",
     passageInside: "inside",
   });
-}
-
-function found(machines: ReadonlyMap<string, Machine>, name: string): Machine {
-  const machine = machines.get(name);
-  if (machine === undefined) throw new Error(`there is no machine ${name} in the lab`);
-  return machine;
 }

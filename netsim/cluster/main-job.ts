@@ -3,6 +3,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { CommandError } from "#netsim/lab/process.ts";
 import type { Running } from "#netsim/lab/process.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
 import type { Cluster } from "./cluster.ts";
@@ -49,7 +50,7 @@ export async function runCheck(check: Check): Promise<CheckResult> {
   const startMs = performance.now();
   const outcome = await check.run().then(
     (evidence): CheckOutcome => ({ kind: "passed", evidence }),
-    (error: unknown): CheckOutcome => failure(error instanceof Error ? error.message : String(error)),
+    (error: unknown): CheckOutcome => failure(said(error)),
   );
   return { name: check.name, durationMs: performance.now() - startMs, outcome };
 }
@@ -91,6 +92,15 @@ export async function settleApis(cluster: Cluster, timeoutMs = 60_000): Promise<
   await waitFor("the aggregated APIs answer", look, { timeoutMs, intervalMs: 500 });
 }
 
+/** Makes the web pod of a node write one line to its log; the request comes from that node, not through a tunnel. */
+export async function say(cluster: Cluster, options: { readonly node: string; readonly line: string }): Promise<void> {
+  const { node, line } = options;
+  const path = "jsonpath={.status.podIP}";
+  const { stdout: address } = await cluster.shoot.kubectl.run(["get", "pod", webPod(node), "-o", path]);
+  const url = `http://${address}:${webPort}/say?line=${encodeURIComponent(line)}`;
+  await cluster.machine(node).run([cluster.programs.labpod, "get", url]);
+}
+
 /** The checks, in the order in which a person would try them. */
 export function mainJob(cluster: Cluster, options: MainJobOptions = {}): readonly Check[] {
   const timeoutMs = options.timeoutMs ?? 10_000;
@@ -118,6 +128,14 @@ interface Context {
   readonly cluster: Cluster;
   readonly timeoutMs: number;
   readonly copyMegabytes: number;
+}
+
+/** What the program itself said; only a program that was ended has nothing to say but that. */
+function said(error: unknown): string {
+  if (error instanceof CommandError && error.result !== null && !hung.test(error.message)) {
+    return error.result.stderr.trim();
+  }
+  return error instanceof Error ? error.message : String(error);
 }
 
 function failure(error: string): CheckOutcome {

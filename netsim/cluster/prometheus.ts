@@ -1,6 +1,6 @@
 /** The machine's own Prometheus in a pod namespace of the seed, watching the shoot's kubelets and pods. */
 
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import type { Namespace } from "#netsim/lab/namespace.ts";
@@ -30,6 +30,8 @@ export interface ScrapeTarget {
 }
 
 export interface Prometheus {
+  /** Replaces the pod targets, host:port; seen within a second. */
+  readonly setPods: (pods: readonly string[]) => Promise<void>;
   readonly targets: () => Promise<readonly ScrapeTarget[]>;
   readonly stop: () => Promise<void>;
 }
@@ -40,7 +42,12 @@ const address = "127.0.0.1:9090";
 export async function startPrometheus(spec: PrometheusSpec): Promise<Prometheus> {
   await mkdir(join(spec.folder, "data"), { recursive: true });
   const file = join(spec.folder, "prometheus.yml");
-  await writeFile(file, configuration(spec));
+  const podsFile = join(spec.folder, "pods.json");
+  const setPods = async (pods: readonly string[]): Promise<void> => {
+    await writeFile(`${podsFile}.new`, JSON.stringify([{ targets: pods }]));
+    await rename(`${podsFile}.new`, podsFile);
+  };
+  await Promise.all([writeFile(file, configuration(spec, podsFile)), setPods(spec.pods)]);
   const argv = ["prometheus", "--config.file", file, "--web.listen-address", address];
   const running = spec.namespace.spawn(
     [...argv, "--storage.tsdb.path", join(spec.folder, "data")],
@@ -56,12 +63,13 @@ export async function startPrometheus(spec: PrometheusSpec): Promise<Prometheus>
   await Promise.race([get("/-/ready", ["-until", "15s"]), ended]);
   ended.catch(() => {});
   return {
+    setPods,
     targets: async () => readTargets(await get("/api/v1/targets?state=active", [])),
     stop: () => running.stop(2000),
   };
 }
 
-function configuration(spec: PrometheusSpec): string {
+function configuration(spec: PrometheusSpec, podsFile: string): string {
   const proxy = spec.proxyUrl === undefined ? {} : { proxy_url: spec.proxyUrl };
   const { file } = spec.keys;
   return stringify({
@@ -78,7 +86,11 @@ function configuration(spec: PrometheusSpec): string {
         },
         static_configs: [{ targets: spec.kubelets }],
       },
-      { job_name: "pod", ...proxy, static_configs: [{ targets: spec.pods }] },
+      {
+        job_name: "pod",
+        ...proxy,
+        file_sd_configs: [{ files: [podsFile], refresh_interval: "1s" }],
+      },
     ],
   });
 }

@@ -53,7 +53,7 @@ export function workloads(spec: WorkloadSpec): Manifest {
 export function registrations(spec: WorkloadSpec): Manifest {
   const caBundle = Buffer.from(spec.keys.authority.certificate).toString("base64");
   return [
-    validatingWebhook(caBundle),
+    webhookConfiguration("lab", guardWebhook(caBundle)),
     apiService("v1.lab.example", {
       ...{ group: "lab.example", version: "v1", groupPriorityMinimum: 1000, versionPriority: 10 },
       ...{ service: { namespace: "default", name: "probe-api" }, caBundle },
@@ -64,6 +64,19 @@ export function registrations(spec: WorkloadSpec): Manifest {
       service: { namespace: "kube-system", name: "metrics-server" },
     }),
   ];
+}
+
+/**
+ * A webhook on every resource that refuses what it can't be asked about (catalogue S3). Its pod is in the shoot, so
+ * without a tunnel nothing can be written there, and nothing that the tunnel needs may need a write.
+ */
+export function catchAllWebhook(keys: ClusterKeys): Manifest {
+  const rules = [
+    { apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"] },
+  ];
+  const scoped = guardWebhook(Buffer.from(keys.authority.certificate).toString("base64"));
+  const { namespaceSelector: _scope, matchConditions: _but, ...everywhere } = scoped;
+  return [webhookConfiguration("catch-all", { ...everywhere, name: "all.example.com", rules })];
 }
 
 /** Node objects made beforehand carry chosen pod ranges; the kubelets adopt them, so no IPAM controller runs. */
@@ -189,30 +202,25 @@ function apiService(name: string, spec: Readonly<Record<string, unknown>>): Mani
   return { apiVersion: "apiregistration.k8s.io/v1", kind: "APIService", metadata: { name }, spec };
 }
 
-function validatingWebhook(caBundle: string): Manifest[number] {
+function webhookConfiguration(name: string, webhook: Readonly<Record<string, unknown>>): Manifest[number] {
   return {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: "ValidatingWebhookConfiguration",
-    metadata: { name: "lab" },
-    webhooks: [
-      {
-        name: "lab.example.com",
-        clientConfig: {
-          service: { namespace: "default", name: "webhook", path: "/review" },
-          caBundle,
-        },
-        rules: [
-          { apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE"], resources: ["configmaps"] },
-        ],
-        namespaceSelector: {
-          matchLabels: { "kubernetes.io/metadata.name": guardedNamespace },
-        },
-        // The controller manager writes this one into every namespace; the lab must not depend on when.
-        matchConditions: [{ name: "not-root-ca", expression: "request.name != 'kube-root-ca.crt'" }],
-        admissionReviewVersions: ["v1"],
-        sideEffects: "None",
-        timeoutSeconds: 3,
-      },
-    ],
+    metadata: { name },
+    webhooks: [webhook],
+  };
+}
+
+function guardWebhook(caBundle: string) {
+  return {
+    name: "lab.example.com",
+    clientConfig: { service: { namespace: "default", name: "webhook", path: "/review" }, caBundle },
+    rules: [{ apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE"], resources: ["configmaps"] }],
+    namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": guardedNamespace } },
+    // The controller manager writes this one into every namespace; the lab must not depend on when.
+    matchConditions: [{ name: "not-root-ca", expression: "request.name != 'kube-root-ca.crt'" }],
+    admissionReviewVersions: ["v1"],
+    sideEffects: "None",
+    timeoutSeconds: 3,
   };
 }

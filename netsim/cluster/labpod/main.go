@@ -2,7 +2,8 @@
 // nothing but Go's standard library.
 //
 //	labpod pause                           holds a pod's sandbox and reaps its zombies
-//	labpod http ADDR                       answers who it is and who asked; /metrics, /later?ms=, /stream?lines=&ms=
+//	labpod http ADDR                       answers who it is and who asked; silent on stdout but for /say?line=;
+//	                                       /metrics, /later?ms=, /stream?lines=&ms=
 //	labpod talk INTERVAL                   writes a numbered, timed line to stdout at each interval
 //	labpod webhook ADDR CERT KEY           validating webhook: refuses objects labelled deny=yes
 //	labpod api ADDR CERT KEY               aggregated API lab.example/v1 with one resource, "probes"
@@ -95,6 +96,10 @@ func web() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "# TYPE labpod_requests_total counter\nlabpod_requests_total %d\n", requests.Load())
+	})
+	mux.HandleFunc("/say", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println(r.URL.Query().Get("line"))
+		fmt.Fprintln(w, "said")
 	})
 	mux.HandleFunc("/later", func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)

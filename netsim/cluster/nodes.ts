@@ -1,0 +1,83 @@
+/** The nodes of a lab's shoot: their machines, their start and their restart. */
+
+import { join } from "node:path";
+import type { Lab } from "#netsim/lab/lab.ts";
+import { startMachine } from "#netsim/lab/machine.ts";
+import type { Machine } from "#netsim/lab/machine.ts";
+import { prepareNode } from "./node.ts";
+import type { PreparedNode } from "./node.ts";
+import type { ClusterKeys } from "./pki.ts";
+import type { Programs } from "./programs.ts";
+import type { ClusterSite, NodeSite } from "./site.ts";
+import { pauseImage } from "./workloads.ts";
+
+export interface NodesSpec {
+  readonly lab: Lab;
+  readonly site: ClusterSite;
+  readonly programs: Programs;
+  readonly folder: string;
+  readonly logs: string;
+  readonly keys: ClusterKeys;
+  /** Resolves to OCI archives. */
+  readonly images: Promise<readonly string[]>;
+}
+
+/** All nodes of one shoot. */
+export class Nodes {
+  readonly #spec: NodesSpec;
+  readonly #machines = new Map<string, Machine>();
+  readonly #prepared = new Map<string, PreparedNode>();
+
+  constructor(spec: NodesSpec) {
+    this.#spec = spec;
+  }
+
+  /** Boots the machines, with containerd and the images; needs no API server. */
+  async bootAll(): Promise<void> {
+    await Promise.all(this.#spec.site.nodes.map((node) => this.#boot(node)));
+  }
+
+  /** Starts what needs the API server and the Node objects. */
+  startAll(): void {
+    for (const node of this.#prepared.values()) node.start();
+  }
+
+  machine(name: string): Machine {
+    const machine = this.#machines.get(name);
+    if (machine === undefined) throw new Error(`there is no machine ${name} in the lab`);
+    return machine;
+  }
+
+  /** Pulls the plug if the node runs, and boots it again on its old disks. */
+  async restart(name: string): Promise<void> {
+    const node = this.#spec.site.nodes.find((each) => each.name === name);
+    if (node === undefined) throw new Error(`there is no node ${name} in the lab`);
+    await this.machine(name).kill();
+    (await this.#boot(node)).start();
+  }
+
+  async kill(): Promise<void> {
+    await Promise.all([...this.#machines.values()].map((machine) => machine.kill()));
+  }
+
+  async #boot(node: NodeSite): Promise<PreparedNode> {
+    const { lab, site, programs, folder, logs, keys } = this.#spec;
+    const machine = await startMachine(lab, node.name);
+    this.#machines.set(node.name, machine);
+    const prepared = await prepareNode({
+      site: node,
+      ranges: site.ranges,
+      programs,
+      machine,
+      keys,
+      server: `https://${site.apiserver.publicAddress}:6443`,
+      folder: join(folder, node.name),
+      logs,
+      images: await this.#spec.images,
+      pauseImage,
+      clusterDns: site.dnsAddress,
+    });
+    this.#prepared.set(node.name, prepared);
+    return prepared;
+  }
+}
