@@ -116,13 +116,17 @@ export async function installProduct(
 }
 
 /** Applies every YAML file of the folders, in their order. */
-async function applyFolders(kubectl: Kubectl, folders: readonly string[]): Promise<void> {
+async function applyFolders(
+  kubectl: Kubectl,
+  folders: readonly string[],
+  flags: readonly string[] = [],
+): Promise<void> {
   for (const folder of folders) {
     const path = join(root, folder);
     const files = (await readdir(path)).filter((file) => file.endsWith(".yaml")).toSorted();
     const texts = await Promise.all(files.map((file) => readFile(join(path, file), "utf8")));
     const input = texts.join("\n---\n");
-    await kubectl.run(["apply", "--server-side", "-f", "-"], { input });
+    await kubectl.run(["apply", "--server-side", ...flags, "-f", "-"], { input });
   }
 }
 
@@ -148,6 +152,7 @@ async function installObjects(
     publishBalancer(shoot.kubectl, twoNetworksPlan.balancerAddress),
   ]);
   await applyFolders(seed.kubectl, ["charts/seed/manifests"]);
+  await applyFolders(seed.kubectl, ["charts/seed/tunnel-manifests"], ["-n", tunnelNamespace]);
   const { nodes, pods, services } = site.ranges;
   const tunnel = {
     apiVersion: "xylem.dev/v1alpha1",
@@ -173,7 +178,7 @@ async function accountToken(kubectl: Kubectl, namespace: string, name: string): 
 
 async function prepareController(cluster: Cluster): Promise<ProductProgram> {
   const { seed, shoot, lab } = cluster;
-  const token = await accountToken(seed.kubectl, "xylem-system", "xylem-controller");
+  const token = await accountToken(seed.kubectl, "kube-system", "xylem-seed-controller");
   const [seedConfig, shootConfig] = await Promise.all([
     seed.keys.kubeconfig({
       name: "xylem-controller",
