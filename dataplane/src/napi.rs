@@ -49,7 +49,7 @@ pub struct DeviceEvent {
     pub message: Option<String>,
 }
 
-#[napi(object)]
+#[napi(object, use_nullable = true)]
 pub struct PeerConfig {
     pub public_key: String,
     pub agent_id: u32,

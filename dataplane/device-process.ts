@@ -1,0 +1,42 @@
+/** Runs one device for a test in another process: calls come in over IPC, answers and events go back. */
+
+import { openDevice, type NativeDesired, type NativeDevice, type NativeOptions } from "./index.js";
+
+interface Call {
+  readonly id: number;
+  readonly method: "open" | "set" | "stats" | "close";
+  readonly argument: unknown;
+}
+
+let device: NativeDevice | null = null;
+
+const opened = (): NativeDevice => {
+  if (device === null) throw new Error("no device is open");
+  return device;
+};
+
+const run = async (call: Call): Promise<unknown> => {
+  switch (call.method) {
+    case "open": {
+      const options = call.argument as Omit<NativeOptions, "privateKey"> & { privateKey: string };
+      const privateKey = Buffer.from(options.privateKey, "base64url");
+      device = await openDevice({ ...options, privateKey }, (event) => process.send?.({ event }));
+      return null;
+    }
+    case "set":
+      return opened().set(call.argument as NativeDesired);
+    case "stats":
+      return opened().stats();
+    case "close":
+      return opened().close();
+  }
+};
+
+process.on("message", (call: Call) => {
+  run(call).then(
+    (value) => process.send?.({ id: call.id, value }),
+    (error: Error & { code?: string }) => {
+      process.send?.({ id: call.id, error: { code: error.code, message: error.message } });
+    },
+  );
+});

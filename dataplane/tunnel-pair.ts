@@ -1,0 +1,266 @@
+/** A gateway and an agent, each a process in its own network namespace, joined by one veth pair: for tests of the data plane. */
+
+import { spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import type { NativeDesired, NativeEvent, NativeOptions, NativeReport, NativeStats } from "./index.js";
+
+export type Side = "gateway" | "agent";
+
+/** A key pair as WireGuard writes it. */
+export interface KeyPair {
+  /** Base64url, as it goes over the process boundary. */
+  readonly privateKey: string;
+  /** Base64. */
+  readonly publicKey: string;
+}
+
+export const newKeyPair = (): KeyPair => {
+  const jwk = generateKeyPairSync("x25519").privateKey.export({ format: "jwk" });
+  const publicKey = Buffer.from(jwk.x ?? "", "base64url").toString("base64");
+  return { privateKey: jwk.d ?? "", publicKey };
+};
+
+interface Answer {
+  readonly id?: number;
+  readonly value?: unknown;
+  readonly error?: { readonly code?: string; readonly message: string };
+  readonly event?: NativeEvent;
+}
+
+const program = fileURLToPath(new URL("device-process.ts", import.meta.url));
+
+/** A device in a process of its own, inside a network namespace. */
+export class DeviceProcess {
+  readonly child: ChildProcess;
+  readonly events: NativeEvent[] = [];
+  #next = 0;
+  #waiting = new Map<number, (answer: Answer) => void>();
+  #watchers = new Set<() => void>();
+
+  constructor(namespace: string) {
+    this.child = spawn(
+      "nsenter",
+      [`--net=/run/netns/${namespace}`, process.execPath, program],
+      { stdio: ["ignore", "inherit", "inherit", "ipc"] },
+    );
+    this.child.on("message", (answer: Answer) => this.#take(answer));
+  }
+
+  #take(answer: Answer): void {
+    if (answer.event !== undefined) {
+      this.events.push(answer.event);
+      for (const watcher of this.#watchers) watcher();
+    }
+    if (answer.id !== undefined) {
+      this.#waiting.get(answer.id)?.(answer);
+      this.#waiting.delete(answer.id);
+    }
+  }
+
+  async #call(method: string, argument: unknown): Promise<unknown> {
+    const id = this.#next++;
+    const answered = new Promise<Answer>((resolve) => this.#waiting.set(id, resolve));
+    this.child.send({ id, method, argument });
+    const { value, error } = await answered;
+    if (error !== undefined) throw Object.assign(new Error(error.message), { code: error.code });
+    return value;
+  }
+
+  async open(options: Omit<NativeOptions, "privateKey"> & { privateKey: string }): Promise<void> {
+    await this.#call("open", options);
+  }
+
+  async set(desired: NativeDesired): Promise<NativeReport> {
+    return (await this.#call("set", desired)) as NativeReport;
+  }
+
+  async stats(): Promise<NativeStats> {
+    return (await this.#call("stats", null)) as NativeStats;
+  }
+
+  async close(): Promise<void> {
+    await this.#call("close", null);
+  }
+
+  /** Waits for the first event of a kind, also one that came already. */
+  async event(kind: NativeEvent["kind"]): Promise<NativeEvent> {
+    for (;;) {
+      const found = this.events.find((e) => e.kind === kind);
+      if (found !== undefined) return found;
+      await new Promise<void>((resolve) => {
+        const watcher = (): void => {
+          this.#watchers.delete(watcher);
+          resolve();
+        };
+        this.#watchers.add(watcher);
+      });
+    }
+  }
+
+  /** Lets go of the process without closing the device; resolves with its exit code. */
+  async leave(): Promise<number | null> {
+    const exited = new Promise<number | null>((resolve) => this.child.once("exit", resolve));
+    this.child.disconnect();
+    return exited;
+  }
+
+  async kill(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const exited = new Promise((resolve) => this.child.once("exit", resolve));
+    this.child.kill("SIGKILL");
+    await exited;
+  }
+}
+
+export interface PingResult {
+  readonly sent: number;
+  readonly received: number;
+  readonly output: string;
+}
+
+const pingResult = (output: string): PingResult => {
+  const found = /(\d+) packets transmitted, (\d+) (?:packets )?received/u.exec(output);
+  return { sent: Number(found?.[1] ?? 0), received: Number(found?.[2] ?? 0), output };
+};
+
+const sh = (command: readonly string[]): void => {
+  const [name = "", ...args] = command;
+  const { status, stderr } = spawnSync(name, args, { encoding: "utf8" });
+  if (status !== 0) throw new Error(`${command.join(" ")}: ${stderr}`);
+};
+
+const OUTER = {
+  ipv4: { gateway: "192.0.2.1", agent: "192.0.2.2", length: 24 },
+  ipv6: { gateway: "2001:db8::1", agent: "2001:db8::2", length: 64 },
+} as const;
+
+const INNER = {
+  gateway: ["10.99.0.1", "fd99::1"],
+  agent: ["10.99.0.2", "fd99::2"],
+} as const;
+
+export const AGENT_ID = 4711;
+export const SLOT = 3;
+export const PORT = 51_820;
+
+export interface PairOptions {
+  readonly outer: keyof typeof OUTER;
+  /** False: no device runs on this side; something else will. */
+  readonly sides?: readonly Side[];
+}
+
+/**
+ * ```
+ *  gateway netns                          agent netns
+ *  xylem0 10.99.0.1 fd99::1               xylem0 10.99.0.2 fd99::2
+ *  veth0 192.0.2.1 2001:db8::1 ---------- veth0 192.0.2.2 2001:db8::2
+ * ```
+ */
+export class TunnelPair {
+  readonly gateway: DeviceProcess;
+  readonly agent: DeviceProcess;
+  readonly keys = { gateway: newKeyPair(), agent: newKeyPair() };
+  readonly namespaces: Readonly<Record<Side, string>>;
+  readonly #outer: keyof typeof OUTER;
+
+  private constructor(outer: keyof typeof OUTER) {
+    const tag = randomBytes(3).toString("hex");
+    this.#outer = outer;
+    this.namespaces = { gateway: `xdg-${tag}`, agent: `xda-${tag}` };
+    const { gateway, agent } = this.namespaces;
+    for (const name of [gateway, agent]) sh(["ip", "netns", "add", name]);
+    sh(["ip", "-n", gateway, "link", "add", "veth0", "type", "veth", "peer", "veth0", "netns", agent]);
+    for (const side of ["gateway", "agent"] as const) {
+      for (const at of [OUTER.ipv4, OUTER.ipv6]) {
+        const address = `${at[side]}/${at.length}`;
+        const nodad = address.includes(":") ? ["nodad"] : [];
+        sh(["ip", "-n", this.namespaces[side], "addr", "add", address, "dev", "veth0", ...nodad]);
+      }
+      for (const link of ["lo", "veth0"]) sh(["ip", "-n", this.namespaces[side], "link", "set", link, "up"]);
+    }
+    this.gateway = new DeviceProcess(gateway);
+    this.agent = new DeviceProcess(agent);
+  }
+
+  static async open(options: PairOptions): Promise<TunnelPair> {
+    const pair = new TunnelPair(options.outer);
+    try {
+      for (const side of options.sides ?? (["agent", "gateway"] as const)) await pair.#start(side);
+    } catch (error) {
+      await pair.close();
+      throw error;
+    }
+    return pair;
+  }
+
+  async #start(side: Side): Promise<void> {
+    await this[side].open({
+      kind: side,
+      agentId: AGENT_ID,
+      slot: SLOT,
+      privateKey: this.keys[side].privateKey,
+      interface: "xylem0",
+      mtu: 1380,
+      listenPort: side === "agent" ? PORT : 0,
+      paths: side === "agent" ? 1 : 3,
+      offload: true,
+    });
+    this.configure(side, "xylem0");
+    await this[side].set(this.desired(side));
+  }
+
+  /** Addresses and routes of an inner interface. */
+  configure(side: Side, link: string): void {
+    const namespace = this.namespaces[side];
+    for (const address of INNER[side]) {
+      const [length, flag] = address.includes(":") ? [64, ["nodad"]] : [24, []];
+      sh(["ip", "-n", namespace, "addr", "add", `${address}/${length}`, "dev", link, ...flag]);
+    }
+    sh(["ip", "-n", namespace, "link", "set", link, "mtu", "1380", "up"]);
+  }
+
+  desired(side: Side): NativeDesired {
+    const other = side === "gateway" ? "agent" : "gateway";
+    return {
+      peers: [
+        {
+          publicKey: this.keys[other].publicKey,
+          agentId: AGENT_ID,
+          slot: SLOT,
+          endpoint: side === "gateway" ? this.endpoint("agent") : null,
+          allowedIps: INNER[other].map((a) => (a.includes(":") ? `${a}/128` : `${a}/32`)),
+        },
+      ],
+      steering: [],
+    };
+  }
+
+  endpoint(side: Side): string {
+    const address = OUTER[this.#outer][side];
+    return address.includes(":") ? `[${address}]:${PORT}` : `${address}:${PORT}`;
+  }
+
+  run(side: Side, command: readonly string[]): { status: number | null; stdout: string } {
+    const args = [`--net=/run/netns/${this.namespaces[side]}`, ...command];
+    return spawnSync("nsenter", args, { encoding: "utf8" });
+  }
+
+  ping(side: Side, to: string, count: number): PingResult {
+    return pingResult(this.run(side, ["busybox", "ping", "-c", `${count}`, "-i", "0.05", "-W", "2", to]).stdout);
+  }
+
+  startPing(side: Side, to: string, args: readonly string[]): { isDone(): boolean; done: Promise<PingResult> } {
+    const command = [`--net=/run/netns/${this.namespaces[side]}`, "busybox", "ping", "-q", ...args, to];
+    const child = spawn("nsenter", command, { stdio: ["ignore", "pipe", "inherit"] });
+    let output = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
+    const done = new Promise<PingResult>((resolve) => child.once("close", () => resolve(pingResult(output))));
+    return { isDone: () => child.exitCode !== null, done };
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.gateway.kill(), this.agent.kill()]);
+    for (const name of Object.values(this.namespaces)) spawnSync("ip", ["netns", "del", name]);
+  }
+}
