@@ -28,7 +28,11 @@ export interface BalancerState {
  */
 export const balancerRules = (state: BalancerState): string => {
   const names = Object.keys(state.targets);
-  const counters = [...names.flatMap((name) => [`${name}_in`, `${name}_out`]), "stale", "no_target"];
+  const counters = [
+    ...names.flatMap((name) => [`${name}_in`, `${name}_out`]),
+    "stale",
+    "no_target",
+  ];
   return `add table ip ${balancerTable}
 ${counters.map((name) => `add counter ip ${balancerTable} ${name}`).join("\n")}
 flush table ip ${balancerTable}
@@ -62,7 +66,9 @@ const fromTarget = (state: BalancerState, address: string): string =>
   `iifname != "${state.outside}" ip saddr ${address} udp sport ${state.targetPort}`;
 
 const countedOut = (state: BalancerState): string[] =>
-  Object.entries(state.targets).map(([name, address]) => `${fromTarget(state, address)} counter name ${name}_out`);
+  Object.entries(state.targets).map(
+    ([name, address]) => `${fromTarget(state, address)} counter name ${name}_out`,
+  );
 
 const countedIn = (state: BalancerState): string[] =>
   Object.entries(state.targets).map(
@@ -75,7 +81,9 @@ const servingAddresses = (state: BalancerState): string[] =>
 
 const perPacket = (state: BalancerState): string[] => {
   const serving = servingAddresses(state);
-  const untracked = Object.values(state.targets).map((address) => `${fromTarget(state, address)} notrack accept`);
+  const untracked = Object.values(state.targets).map(
+    (address) => `${fromTarget(state, address)} notrack accept`,
+  );
   if (serving.length === 0) return [...untracked, `${toPublic(state)} counter name no_target drop`];
   const map = serving.map((address, index) => `${index} : ${address}`).join(", ");
   return [
@@ -95,7 +103,9 @@ const publicSource = (state: BalancerState): string[] =>
 const perFlow = (state: BalancerState): string[] => {
   const serving = servingAddresses(state);
   if (serving.length === 0) return [`${toPublic(state)} counter name no_target drop`];
-  const map = serving.map((address, index) => `${index} : ${address} . ${state.targetPort}`).join(", ");
+  const map = serving
+    .map((address, index) => `${index} : ${address} . ${state.targetPort}`)
+    .join(", ");
   const hash = `jhash ip saddr . udp sport mod ${serving.length} seed ${state.hashSeed}`;
   return [`${toPublic(state)} dnat ip to ${hash} map { ${map} }`];
 };

@@ -1,6 +1,11 @@
 /** A UDP load balancer in the kernel of its own namespace, with health checks from the lab's process. */
 
-import { type HealthPolicy, healthAtStart, stepHealth, type TargetHealth } from "./balancer-health.ts";
+import {
+  type HealthPolicy,
+  healthAtStart,
+  stepHealth,
+  type TargetHealth,
+} from "./balancer-health.ts";
 import { type BalancerState, balancerRules, balancerTable } from "./balancer-rules.ts";
 import type { Namespace } from "./namespace.ts";
 import { setUdpTimeout } from "./nat.ts";
@@ -114,7 +119,9 @@ class KernelBalancer {
     this.inside = namespace(spec.machine);
     this.#switch = namespace(switchMachine);
     this.#outsidePort =
-      portsOf(topology).find((each) => each.machine === spec.machine && each.interface === spec.outside)?.port ?? "";
+      portsOf(topology).find(
+        (each) => each.machine === spec.machine && each.interface === spec.outside,
+      )?.port ?? "";
     this.#udpTimeoutSeconds = spec.udpTimeoutSeconds;
     this.state = {
       mode: spec.mode,
@@ -122,14 +129,17 @@ class KernelBalancer {
       address: spec.address,
       port: spec.port,
       targetPort: spec.targetPort,
-      targets: Object.fromEntries(Object.entries(spec.targets).map(([name, { address }]) => [name, address])),
+      targets: Object.fromEntries(
+        Object.entries(spec.targets).map(([name, { address }]) => [name, address]),
+      ),
       serving: Object.keys(spec.targets),
       hashSeed: 1,
     };
   }
 
   async start(): Promise<void> {
-    if (this.#udpTimeoutSeconds !== undefined) await setUdpTimeout(this.inside, this.#udpTimeoutSeconds);
+    if (this.#udpTimeoutSeconds !== undefined)
+      await setUdpTimeout(this.inside, this.#udpTimeoutSeconds);
     await this.#address("add", this.state.address);
     await this.change({}, { forget: [] });
   }
@@ -138,7 +148,10 @@ class KernelBalancer {
     if (this.state.mode === "moving") {
       return this.change({ serving: names, hashSeed: this.state.hashSeed + 1 }, { forget: "all" });
     }
-    return this.change({ serving: names }, { forget: this.state.serving.filter((name) => !names.includes(name)) });
+    return this.change(
+      { serving: names },
+      { forget: this.state.serving.filter((name) => !names.includes(name)) },
+    );
   }
 
   moveAddress(address: string): Promise<void> {
@@ -193,7 +206,14 @@ class KernelBalancer {
   }
 
   async #readCounters(): Promise<Map<string, { packets: number; bytes: number }>> {
-    const { stdout } = await this.inside.run(["nft", "list", "counters", "table", "ip", balancerTable]);
+    const { stdout } = await this.inside.run([
+      "nft",
+      "list",
+      "counters",
+      "table",
+      "ip",
+      balancerTable,
+    ]);
     const counters = /counter (\S+) \{\s*packets (\d+) bytes (\d+)/g;
     return new Map(
       [...stdout.matchAll(counters)].map(([, name = "", packets, bytes]) => [
@@ -222,7 +242,9 @@ class KernelBalancer {
     for (const name of forget) {
       const address = this.state.targets[name];
       if (address === undefined) continue;
-      await this.inside.run(["conntrack", "-D", "-p", "udp", "--reply-src", address], { check: false });
+      await this.inside.run(["conntrack", "-D", "-p", "udp", "--reply-src", address], {
+        check: false,
+      });
     }
   }
 }
@@ -238,7 +260,9 @@ const watchHealth = (kernel: KernelBalancer, check: HealthCheck): (() => void) =
   let timer: NodeJS.Timeout | undefined;
   const round = async (): Promise<void> => {
     const names = Object.keys(kernel.state.targets);
-    const answers = await Promise.all(names.map(async (name) => [name, await probe(kernel, check, name)] as const));
+    const answers = await Promise.all(
+      names.map(async (name) => [name, await probe(kernel, check, name)] as const),
+    );
     if (isStopped) return;
     for (const [name, isHealthy] of answers) {
       const health = believed.get(name) ?? healthAtStart;
@@ -266,7 +290,11 @@ const watchHealth = (kernel: KernelBalancer, check: HealthCheck): (() => void) =
   };
 };
 
-const probe = async (kernel: KernelBalancer, check: HealthCheck, name: string): Promise<boolean> => {
+const probe = async (
+  kernel: KernelBalancer,
+  check: HealthCheck,
+  name: string,
+): Promise<boolean> => {
   if (typeof check.probe === "function") return check.probe(name);
   const address = kernel.state.targets[name] ?? "";
   const { code } = await kernel.inside

@@ -4,10 +4,12 @@ import type { Lab } from "./lab.ts";
 import { portsOf } from "./wiring.ts";
 
 /** Drops every packet from and to the machine; idempotent. */
-export const cutCable = (lab: Lab, machine: string): Promise<void> => changeCut(lab, machine, "add");
+export const cutCable = (lab: Lab, machine: string): Promise<void> =>
+  changeCut(lab, machine, "add");
 
 /** Lets packets pass again; idempotent. */
-export const restoreCable = (lab: Lab, machine: string): Promise<void> => changeCut(lab, machine, "delete");
+export const restoreCable = (lab: Lab, machine: string): Promise<void> =>
+  changeCut(lab, machine, "delete");
 
 const changeCut = async (lab: Lab, machine: string, verb: "add" | "delete"): Promise<void> => {
   const ports = portsOf(lab.topology).filter((port) => port.machine === machine);

@@ -26,7 +26,11 @@ export interface CaptureOptions {
 }
 
 /** Starts to capture and resolves once tcpdump listens. */
-export const startCapture = async (lab: Lab, machine: string, options: CaptureOptions = {}): Promise<Capture> => {
+export const startCapture = async (
+  lab: Lab,
+  machine: string,
+  options: CaptureOptions = {},
+): Promise<Capture> => {
   const folder = `${lab.dir}/capture`;
   mkdirSync(folder, { recursive: true });
   const on = options.interface ?? "any";
@@ -34,8 +38,22 @@ export const startCapture = async (lab: Lab, machine: string, options: CaptureOp
   const file = `${folder}/${name}.pcap`;
   const filter = options.filter === undefined ? [] : [options.filter];
   const size = `${options.snapLength ?? 256}`;
-  // Packet-buffered, so that a file of a killed lab is complete too; as root, so that it may write into the folder.
-  const argv = ["tcpdump", "-n", "-U", "-Z", "root", "-s", size, "-i", on, "-w", file, ...filter];
+  // Immediate and packet-buffered: no packet waits in a buffer when it is stopped. Root: it may write into the folder.
+  const argv = [
+    "tcpdump",
+    "-n",
+    "-U",
+    "--immediate-mode",
+    "-Z",
+    "root",
+    "-s",
+    size,
+    "-i",
+    on,
+    "-w",
+    file,
+    ...filter,
+  ];
   const program = lab.namespace(machine).spawn(argv, { log: `${name}-tcpdump.log` });
   await listening(program);
   return { file, stop: () => program.stop(stopGraceMs) };

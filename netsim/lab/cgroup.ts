@@ -39,9 +39,15 @@ const makeUnifiedCgroup = (name: string, record: (resource: Resource) => void): 
   const folder = `${cgroupRoot}/${name}`;
   record({ kind: "cgroup", path: folder });
   mkdirSync(folder, { recursive: true });
-  const available = readFileSync(`${cgroupRoot}/cgroup.controllers`, "utf8").trim().split(" ").filter(Boolean);
+  const available = readFileSync(`${cgroupRoot}/cgroup.controllers`, "utf8")
+    .trim()
+    .split(" ")
+    .filter(Boolean);
   if (available.length > 0 && existsSync(`${cgroupRoot}/cgroup.subtree_control`)) {
-    writeFileSync(`${cgroupRoot}/cgroup.subtree_control`, available.map((each) => `+${each}`).join(" "));
+    writeFileSync(
+      `${cgroupRoot}/cgroup.subtree_control`,
+      available.map((each) => `+${each}`).join(" "),
+    );
   }
   return { version: 2, procsFiles: [`${folder}/cgroup.procs`] };
 };

@@ -12,7 +12,10 @@ const program = fileURLToPath(new URL("datagram-program.ts", import.meta.url));
 /** Starts to answer datagrams on a UDP port with the machine's name; resolves once it listens. */
 export const startEcho = async (namespace: Namespace, port: number): Promise<Running> => {
   const log = `${namespace.machine}-echo-${port}.log`;
-  const running = namespace.spawn([process.execPath, program, "echo", `${port}`, namespace.machine], { log });
+  const running = namespace.spawn(
+    [process.execPath, program, "echo", `${port}`, namespace.machine],
+    { log },
+  );
   await waitFor(`${namespace.machine} answers on UDP ${port}`, () =>
     readFileSync(running.log, "utf8").includes("listening"),
   );

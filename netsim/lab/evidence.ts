@@ -15,7 +15,10 @@ const views: readonly (readonly string[])[] = [
 ];
 
 /** Writes one text a machine into the folder; a view that fails says so in its place. */
-export const writeEvidence = async (dir: string, namespaces: readonly Namespace[]): Promise<void> => {
+export const writeEvidence = async (
+  dir: string,
+  namespaces: readonly Namespace[],
+): Promise<void> => {
   for (const namespace of namespaces) {
     const parts: string[] = [];
     for (const argv of views) {

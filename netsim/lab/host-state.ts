@@ -20,7 +20,10 @@ const sysctlsFile = `${ledgerRoot}/host-sysctls.json`;
 export type HostState = Readonly<Record<string, readonly string[]>>;
 
 /** Reads the host's links, addresses, routes, rules, packet filters, and the mounts and namespaces of one lab. */
-export const readHostState = async (lab: { readonly prefix: string; readonly dir: string }): Promise<HostState> => {
+export const readHostState = async (lab: {
+  readonly prefix: string;
+  readonly dir: string;
+}): Promise<HostState> => {
   const [links, addresses, routes4, routes6, rules4, rules6, filters] = await Promise.all([
     lines(["ip", "-o", "link"]),
     lines(["ip", "-br", "addr"]),
@@ -51,7 +54,9 @@ export const hostDifferences = (before: HostState, now: HostState): string[] =>
     const old = before[part] ?? [];
     const current = now[part] ?? [];
     return [
-      ...current.filter((line) => !old.includes(line)).map((line) => `left behind (${part}): ${line}`),
+      ...current
+        .filter((line) => !old.includes(line))
+        .map((line) => `left behind (${part}): ${line}`),
       ...old.filter((line) => !current.includes(line)).map((line) => `lost (${part}): ${line}`),
     ];
   });

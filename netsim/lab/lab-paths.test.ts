@@ -29,15 +29,24 @@ void t.test("every drawn path works and no other does", async (t) => {
   const inSeed = [plan.seedAddress, plan.apiserverAddress, plan.prometheusAddress];
   const inShoot = nodeNames.map((name) => plan.nodes[name].address);
   const drawn: [from: string, to: string][] = [
-    ...seedSide.flatMap((from) => [...inSeed, ...Object.values(public3)].map((to): [string, string] => [from, to])),
-    ...nodeNames.flatMap((from) =>
-      [...inShoot, public3.internet, plan.apiserverPublicAddress].map((to): [string, string] => [from, to]),
+    ...seedSide.flatMap((from) =>
+      [...inSeed, ...Object.values(public3)].map((to): [string, string] => [from, to]),
     ),
-    ...nodeNames.flatMap((from) => nodeNames.map((to): [string, string] => [from, plan.nodes[to].address6])),
+    ...nodeNames.flatMap((from) =>
+      [...inShoot, public3.internet, plan.apiserverPublicAddress].map((to): [string, string] => [
+        from,
+        to,
+      ]),
+    ),
+    ...nodeNames.flatMap((from) =>
+      nodeNames.map((to): [string, string] => [from, plan.nodes[to].address6]),
+    ),
   ];
   const notDrawn: [from: string, to: string][] = [
     ...[...seedSide, "seed-router", "internet"].flatMap((from) =>
-      [...inShoot, "10.128.1.1", "172.28.0.1", plan.nodes.node1.address6].map((to): [string, string] => [from, to]),
+      [...inShoot, "10.128.1.1", "172.28.0.1", plan.nodes.node1.address6].map(
+        (to): [string, string] => [from, to],
+      ),
     ),
     ...[...nodeNames, "shoot-router", "balancer", "internet"].flatMap((from) =>
       [...inSeed, "fd20:8::10"].map((to): [string, string] => [from, to]),
@@ -47,30 +56,52 @@ void t.test("every drawn path works and no other does", async (t) => {
     const { received } = await ping(lab.namespace(from), to, { count: 1 });
     return `${from} -> ${to}: ${received === 1}`;
   };
-  t.same(await Promise.all(drawn.map(answered)), drawn.map(([from, to]) => `${from} -> ${to}: true`));
-  t.same(await Promise.all(notDrawn.map(answered)), notDrawn.map(([from, to]) => `${from} -> ${to}: false`));
+  t.same(
+    await Promise.all(drawn.map(answered)),
+    drawn.map(([from, to]) => `${from} -> ${to}: true`),
+  );
+  t.same(
+    await Promise.all(notDrawn.map(answered)),
+    notDrawn.map(([from, to]) => `${from} -> ${to}: false`),
+  );
 });
 
-void t.test("a node reaches its API server at the public address, and the server sees the shoot's NAT", async (t) => {
-  const log = "apiserver-tcp.log";
-  const listen = ["socat", "TCP-LISTEN:6443,fork,reuseaddr", "SYSTEM:echo $SOCAT_PEERADDR"];
-  const server = lab.namespace("apiserver").spawn(listen, { log });
-  const dial = ["socat", "-T2", "-", `TCP:${plan.apiserverPublicAddress}:6443,retry=40,interval=0.05`];
-  const { stdout } = await lab.namespace("node2").run(dial);
-  t.equal(stdout.trim(), public3.shootRouter);
-  await server.stop(500);
-});
+void t.test(
+  "a node reaches its API server at the public address, and the server sees the shoot's NAT",
+  async (t) => {
+    const log = "apiserver-tcp.log";
+    const listen = ["socat", "TCP-LISTEN:6443,fork,reuseaddr", "SYSTEM:echo $SOCAT_PEERADDR"];
+    const server = lab.namespace("apiserver").spawn(listen, { log });
+    const dial = [
+      "socat",
+      "-T2",
+      "-",
+      `TCP:${plan.apiserverPublicAddress}:6443,retry=40,interval=0.05`,
+    ];
+    const { stdout } = await lab.namespace("node2").run(dial);
+    t.equal(stdout.trim(), public3.shootRouter);
+    await server.stop(500);
+  },
+);
 
 void t.test("the NAT drops what nobody inside asked for, and passes answers", async (t) => {
   const router = lab.namespace("seed-router");
   const before = await unsolicitedPackets(router);
   const echo = await startEcho(lab.namespace("internet"), 7000);
   const inside = await startEcho(lab.namespace("apiserver"), 7001);
-  const answers = await sendDatagrams(lab.namespace("apiserver"), { address: "203.0.113.1", port: 7000, count: 3 });
+  const answers = await sendDatagrams(lab.namespace("apiserver"), {
+    address: "203.0.113.1",
+    port: 7000,
+    count: 3,
+  });
   t.equal(answers.length, 3);
   t.equal(answers[0]?.seenAddress, "203.0.113.2", "masqueraded");
   t.equal(await unsolicitedPackets(router), before, "answers are not dropped");
-  const refused = await sendDatagrams(lab.namespace("internet"), { address: "203.0.113.2", port: 7001, count: 3 });
+  const refused = await sendDatagrams(lab.namespace("internet"), {
+    address: "203.0.113.2",
+    port: 7001,
+    count: 3,
+  });
   t.equal(refused.length, 0);
   t.equal(await unsolicitedPackets(router), before + 3);
   await Promise.all([echo.stop(500), inside.stop(500)]);
@@ -80,14 +111,24 @@ void t.test("a NAT with a short UDP timeout drops an answer that comes late", as
   const router = lab.namespace("seed-router");
   await setUdpTimeout(router, 1);
   const echo = await startEcho(lab.namespace("internet"), 7002);
-  await sendDatagrams(lab.namespace("apiserver"), { address: "203.0.113.1", port: 7002, count: 1, sourcePort: 7003 });
+  await sendDatagrams(lab.namespace("apiserver"), {
+    address: "203.0.113.1",
+    port: 7002,
+    count: 1,
+    sourcePort: 7003,
+  });
   await waitFor("the flow is forgotten", async () => {
     const flows = await listFlows(router, "udp");
     if (flows.some((flow) => flow.includes("dport=7002"))) throw new Error(flows.join("\n"));
     return true;
   });
   const before = await unsolicitedPackets(router);
-  await sendDatagrams(lab.namespace("internet"), { address: "203.0.113.2", port: 7003, count: 1, sourcePort: 7004 });
+  await sendDatagrams(lab.namespace("internet"), {
+    address: "203.0.113.2",
+    port: 7003,
+    count: 1,
+    sourcePort: 7004,
+  });
   t.equal(await unsolicitedPackets(router), before + 1);
   await setUdpTimeout(router, 30);
   await forgetFlows(router);
@@ -109,18 +150,21 @@ void t.test("a NAT with random ports gives a forgotten flow another port", async
   t.not(await send(), first);
 });
 
-void t.test("a cut cable loses packets without a word, and restoring it brings the machine back", async (t) => {
-  const to = plan.nodes.node3.address;
-  const from = lab.namespace("node1");
-  await cutCable(lab, "node3");
-  await cutCable(lab, "node3");
-  t.equal((await ping(from, to, { count: 2 })).received, 0);
-  const { stdout } = await lab.namespace("node3").run(["ip", "link", "show", "eth0"]);
-  t.match(stdout, /LOWER_UP/, "the machine sees no change");
-  await restoreCable(lab, "node3");
-  await restoreCable(lab, "node3");
-  t.equal((await ping(from, to, { count: 2 })).received, 2);
-});
+void t.test(
+  "a cut cable loses packets without a word, and restoring it brings the machine back",
+  async (t) => {
+    const to = plan.nodes.node3.address;
+    const from = lab.namespace("node1");
+    await cutCable(lab, "node3");
+    await cutCable(lab, "node3");
+    t.equal((await ping(from, to, { count: 2 })).received, 0);
+    const { stdout } = await lab.namespace("node3").run(["ip", "link", "show", "eth0"]);
+    t.match(stdout, /LOWER_UP/, "the machine sees no change");
+    await restoreCable(lab, "node3");
+    await restoreCable(lab, "node3");
+    t.equal((await ping(from, to, { count: 2 })).received, 2);
+  },
+);
 
 void t.test("a program in a namespace is not given the test runner's environment", async (t) => {
   const { stdout } = await lab.namespace("seed").run(["env"], { env: { GIVEN: "yes" } });
@@ -129,7 +173,20 @@ void t.test("a program in a namespace is not given the test runner's environment
 });
 
 void t.test("answersByMachine counts", (t) => {
-  const answer = { socket: 0, sequence: 0, seenAddress: "", seenPort: 1, fromAddress: "", fromPort: 1 };
-  t.same(answersByMachine([{ ...answer, machine: "a" }, { ...answer, machine: "a" }]), { a: 2 });
+  const answer = {
+    socket: 0,
+    sequence: 0,
+    seenAddress: "",
+    seenPort: 1,
+    fromAddress: "",
+    fromPort: 1,
+  };
+  t.same(
+    answersByMachine([
+      { ...answer, machine: "a" },
+      { ...answer, machine: "a" },
+    ]),
+    { a: 2 },
+  );
   t.end();
 });

@@ -5,7 +5,12 @@ import { tmpdir } from "node:os";
 
 import { type Balancer, openBalancer } from "./balancer.ts";
 import { writeEvidence } from "./evidence.ts";
-import { hostDifferences, readHostState, restoreHostSysctls, saveHostSysctls } from "./host-state.ts";
+import {
+  hostDifferences,
+  readHostState,
+  restoreHostSysctls,
+  saveHostSysctls,
+} from "./host-state.ts";
 import {
   claimLedger,
   type Ledger,
@@ -122,7 +127,12 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
   const namespaces = new Map(
     [switchMachine, ...Object.keys(topology.machines)].map((machine) => [
       machine,
-      openNamespace({ machine, name: namespaceName(topology.name, machine), logFolder, onSpawn: own }),
+      openNamespace({
+        machine,
+        name: namespaceName(topology.name, machine),
+        logFolder,
+        onSpawn: own,
+      }),
     ]),
   );
   const namespace = (machine: string): Namespace => found(namespaces, machine, "machine");
@@ -166,7 +176,9 @@ const dismantle = async (
   ledger: Ledger,
   { keepDir }: { readonly keepDir: string | null },
 ): Promise<string[]> => {
-  const resources = ledger.resources().filter((each) => each.kind !== "folder" || each.path !== keepDir);
+  const resources = ledger
+    .resources()
+    .filter((each) => each.kind !== "folder" || each.path !== keepDir);
   const leaks: string[] = [];
   try {
     const strays = await removeResources(resources);
@@ -175,7 +187,8 @@ const dismantle = async (
     leaks.push(error instanceof Error ? error.message : String(error));
   }
   for (const resource of resources) {
-    if (resource.kind === "cgroup" && existsSync(resource.path)) leaks.push(`left behind (cgroup): ${resource.path}`);
+    if (resource.kind === "cgroup" && existsSync(resource.path))
+      leaks.push(`left behind (cgroup): ${resource.path}`);
   }
   // With a leak the ledger stays for the next run of the same name, marked as nobody's.
   if (leaks.some((leak) => leak.startsWith("left behind") || leak.includes("can't be removed"))) {
@@ -196,6 +209,7 @@ const removeEmptyRoot = (): void => {
 
 const found = <T>(map: ReadonlyMap<string, T>, name: string, what: string): T => {
   const value = map.get(name);
-  if (value === undefined) throw new Error(`There is no ${what} "${name}" in the lab: ${[...map.keys()].join(", ")}.`);
+  if (value === undefined)
+    throw new Error(`There is no ${what} "${name}" in the lab: ${[...map.keys()].join(", ")}.`);
   return value;
 };

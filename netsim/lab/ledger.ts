@@ -52,7 +52,9 @@ const folderOf = (name: string): string => `${ledgerRoot}/${name}`;
 export const claimLedger = async (name: string): Promise<Ledger> => {
   const owner = readOwner(name);
   if (owner !== null && isOwnerAlive(owner)) {
-    throw new Error(`The lab "${name}" is in use by process ${owner.pid}: close that one or choose another name.`);
+    throw new Error(
+      `The lab "${name}" is in use by process ${owner.pid}: close that one or choose another name.`,
+    );
   }
   await removeDeadLab(name);
   mkdirSync(ledgerRoot, { recursive: true });
@@ -108,11 +110,14 @@ export const readResources = (name: string): Resource[] => {
  * Returns the processes that had to be ended.
  */
 export const removeResources = async (resources: readonly Resource[]): Promise<string[]> => {
-  const strays = await endProcessesIn(resources.flatMap((each) => (each.kind === "namespace" ? [each.name] : [])));
+  const strays = await endProcessesIn(
+    resources.flatMap((each) => (each.kind === "namespace" ? [each.name] : [])),
+  );
   for (const resource of [...resources].reverse()) {
     switch (resource.kind) {
       case "namespace":
-        if (existsSync(`${namespaceFolder}/${resource.name}`)) await runCommand(["ip", "netns", "del", resource.name]);
+        if (existsSync(`${namespaceFolder}/${resource.name}`))
+          await runCommand(["ip", "netns", "del", resource.name]);
         break;
       case "mount":
         while (isMountPoint(resource.path)) await runCommand(["umount", "--lazy", resource.path]);
@@ -135,7 +140,9 @@ export const isMountPoint = (path: string): boolean =>
     .some((line) => line.split(" ")[4] === path);
 
 /** The processes whose network namespace is one of these, as "pid command". */
-export const processesIn = (namespaces: readonly string[]): { readonly pid: number; readonly command: string }[] => {
+export const processesIn = (
+  namespaces: readonly string[],
+): { readonly pid: number; readonly command: string }[] => {
   const inodes = new Set(namespaces.flatMap((name) => inodeOf(`${namespaceFolder}/${name}`)));
   if (inodes.size === 0) return [];
   return readdirSync("/proc")
@@ -166,7 +173,13 @@ const resourcesFile = (name: string): string => `${folderOf(name)}/resources.jso
 const readOwner = (name: string): Owner | null => {
   try {
     const owner: unknown = JSON.parse(readFileSync(`${folderOf(name)}/owner.json`, "utf8"));
-    if (typeof owner !== "object" || owner === null || !("pid" in owner) || !("startTicks" in owner)) return null;
+    if (
+      typeof owner !== "object" ||
+      owner === null ||
+      !("pid" in owner) ||
+      !("startTicks" in owner)
+    )
+      return null;
     return typeof owner.pid === "number" && typeof owner.startTicks === "string"
       ? { pid: owner.pid, startTicks: owner.startTicks }
       : null;
@@ -175,7 +188,8 @@ const readOwner = (name: string): Owner | null => {
   }
 };
 
-const isOwnerAlive = (owner: Owner): boolean => isAlive(owner.pid) && startTicks(owner.pid) === owner.startTicks;
+const isOwnerAlive = (owner: Owner): boolean =>
+  isAlive(owner.pid) && startTicks(owner.pid) === owner.startTicks;
 
 /** A line cut short by a crash is no resource: what it would have named was not made yet. */
 const parseResource = (line: string): Resource | null => {
@@ -183,10 +197,14 @@ const parseResource = (line: string): Resource | null => {
     const value: unknown = JSON.parse(line);
     if (typeof value !== "object" || value === null || !("kind" in value)) return null;
     if (value.kind === "namespace") {
-      return "name" in value && typeof value.name === "string" ? { kind: value.kind, name: value.name } : null;
+      return "name" in value && typeof value.name === "string"
+        ? { kind: value.kind, name: value.name }
+        : null;
     }
     if (value.kind !== "mount" && value.kind !== "cgroup" && value.kind !== "folder") return null;
-    return "path" in value && typeof value.path === "string" ? { kind: value.kind, path: value.path } : null;
+    return "path" in value && typeof value.path === "string"
+      ? { kind: value.kind, path: value.path }
+      : null;
   } catch {
     return null;
   }
@@ -198,7 +216,10 @@ const removeCgroup = async (path: string): Promise<void> => {
     try {
       removeCgroupTree(path);
     } catch (error) {
-      if (tries <= 0) throw new Error(`The cgroup ${path} can't be removed: something still runs in it.`, { cause: error });
+      if (tries <= 0)
+        throw new Error(`The cgroup ${path} can't be removed: something still runs in it.`, {
+          cause: error,
+        });
       await after(removeIntervalMs);
     }
   }

@@ -5,7 +5,13 @@ import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { makeCgroups } from "./cgroup.ts";
 import type { Lab } from "./lab.ts";
 import { enterNamespace, type Namespace, type SpawnInsideOptions, withArgv0 } from "./namespace.ts";
-import { type RunOptions, type RunResult, runCommand, type Running, spawnCommand } from "./process.ts";
+import {
+  type RunOptions,
+  type RunResult,
+  runCommand,
+  type Running,
+  spawnCommand,
+} from "./process.ts";
 import { waitFor } from "./wait.ts";
 import { namespaceName } from "./wiring.ts";
 
@@ -69,36 +75,15 @@ while :; do sleep 3600 & wait $!; done
 export const startMachine = async (lab: Lab, name: string): Promise<Machine> => {
   const namespace = lab.namespace(name);
   const folder = `${lab.ram}/${name}`;
-  const pidFile = `${folder}/init-pid`;
   const varLib = `${folder}/var-lib`;
   const varLog = `${folder}/var-log`;
   for (const each of [varLib, varLog]) mkdirSync(each, { recursive: true });
-  rmSync(pidFile, { force: true });
-  const cgroups = makeCgroups(namespaceName(lab.name, name), lab.record);
+  const cgroups = makeCgroups(namespaceName(lab.name, name), (resource) => lab.record(resource));
   const join = ["bash", "-c", joinCgroups, "join", ...cgroups.procsFiles, "--"];
-  const apart = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--fork", "--kill-child=KILL", "--"];
-  const init = spawnCommand(
-    [
-      ...join,
-      ...enterNamespace(namespace.name),
-      ...apart,
-      ...["bash", "-c", initScript, "init", name, `${cgroups.version}`, folder],
-    ],
-    { log: `${lab.dir}/log/${name}-init.log`, signals: "children" },
-  );
-  lab.own(init, "machine");
-  const initPid = await waitFor(
-    `machine ${name} boots (its log: ${init.log})`,
-    () => {
-      if (existsSync(pidFile)) return Number(readFileSync(pidFile, "utf8"));
-      throw new Error(init.isRunning() ? "no ready mark" : readFileSync(init.log, "utf8").slice(-1_000));
-    },
-    { timeoutMs: startTimeoutMs, intervalMs: 10 },
-  );
-  const enter = [
-    ...join,
-    ...["nsenter", "--target", `${initPid}`, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--"],
-  ];
+  const init = startInit({ lab, namespace, folder, join, cgroupVersion: cgroups.version });
+  const initPid = await bootedPid(init, folder);
+  const all = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"];
+  const enter = [...join, "nsenter", "--target", `${initPid}`, ...all, "--"];
   return {
     name,
     namespace,
@@ -126,5 +111,42 @@ export const startMachine = async (lab: Lab, name: string): Promise<Machine> => 
   };
 };
 
+interface InitOptions {
+  readonly lab: Lab;
+  readonly namespace: Namespace;
+  /** The machine's folder in RAM. */
+  readonly folder: string;
+  /** The command line that puts what follows into the machine's cgroups. */
+  readonly join: readonly string[];
+  readonly cgroupVersion: 1 | 2;
+}
+
+const startInit = ({ lab, namespace, folder, join, cgroupVersion }: InitOptions): Running => {
+  rmSync(`${folder}/init-pid`, { force: true });
+  const apart = ["--mount", "--uts", "--ipc", "--pid", "--cgroup", "--fork", "--kill-child=KILL"];
+  const script = ["bash", "-c", initScript, "init", namespace.machine, `${cgroupVersion}`, folder];
+  const init = spawnCommand(
+    [...join, ...enterNamespace(namespace.name), "unshare", ...apart, "--", ...script],
+    { log: `${lab.dir}/log/${namespace.machine}-init.log`, signals: "children" },
+  );
+  lab.own(init, "machine");
+  return init;
+};
+
+const bootedPid = (init: Running, folder: string): Promise<number> =>
+  waitFor(
+    `the machine boots (its log: ${init.log})`,
+    () => {
+      if (existsSync(`${folder}/init-pid`))
+        return Number(readFileSync(`${folder}/init-pid`, "utf8"));
+      const said = readFileSync(init.log, "utf8").slice(-1_000);
+      throw new Error(
+        init.isRunning() ? `no ready mark, ${said}` : `its first process ended, ${said}`,
+      );
+    },
+    { timeoutMs: startTimeoutMs, intervalMs: 10 },
+  );
+
 /** nsenter leaves a program in the machine's root folder, so the machine itself changes to `cwd`. */
-const inFolder = (cwd: string | undefined): string[] => (cwd === undefined ? [] : ["env", `--chdir=${cwd}`]);
+const inFolder = (cwd: string | undefined): string[] =>
+  cwd === undefined ? [] : ["env", `--chdir=${cwd}`];

@@ -1,6 +1,12 @@
 /** One network namespace of a lab and the programs that run in it (ip-netns(8), nsenter(1)). */
 
-import { type RunOptions, type RunResult, runCommand, type Running, spawnCommand } from "./process.ts";
+import {
+  type RunOptions,
+  type RunResult,
+  runCommand,
+  type Running,
+  spawnCommand,
+} from "./process.ts";
 
 /** The folder in which iproute2 keeps named network namespaces. */
 export const namespaceFolder = "/run/netns";
@@ -24,7 +30,11 @@ export interface Namespace {
 }
 
 /** Not `ip netns exec`: that one remounts /sys and hides the cgroups. */
-export const enterNamespace = (name: string): string[] => ["nsenter", `--net=${namespaceFolder}/${name}`, "--"];
+export const enterNamespace = (name: string): string[] => [
+  "nsenter",
+  `--net=${namespaceFolder}/${name}`,
+  "--",
+];
 
 /** Wraps a command line so that the program sees `argv0`; the shell is replaced by the program. */
 export const withArgv0 = (argv0: string | undefined, argv: readonly string[]): readonly string[] =>

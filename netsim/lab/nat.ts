@@ -8,7 +8,8 @@ const natTable = "inet lab-nat";
 /** Returns the nftables text of a NAT router: one table, replaced as a whole. */
 export const natRules = (nat: NatSpec): string => {
   const forwards = (nat.forwards ?? []).map(
-    (f) => `    ip daddr ${f.address} ${f.protocol} dport ${f.port} dnat ip to ${f.toAddress}:${f.toPort}`,
+    (f) =>
+      `    ip daddr ${f.address} ${f.protocol} dport ${f.port} dnat ip to ${f.toAddress}:${f.toPort}`,
   );
   return `add table ${natTable}
 delete table ${natTable}
@@ -43,7 +44,13 @@ ${forwards.join("\n")}
 
 /** How many packets a NAT router has dropped because nobody inside had asked for them. */
 export const unsolicitedPackets = async (router: Namespace): Promise<number> => {
-  const { stdout } = await router.run(["nft", "list", "counter", ...natTable.split(" "), "unsolicited"]);
+  const { stdout } = await router.run([
+    "nft",
+    "list",
+    "counter",
+    ...natTable.split(" "),
+    "unsolicited",
+  ]);
   return Number(/packets (\d+)/.exec(stdout)?.[1] ?? "0");
 };
 
@@ -63,7 +70,10 @@ export const forgetFlows = async (namespace: Namespace): Promise<void> => {
 };
 
 /** The conntrack entries of one protocol, as conntrack(8) prints them. */
-export const listFlows = async (namespace: Namespace, protocol: "udp" | "tcp"): Promise<string[]> => {
+export const listFlows = async (
+  namespace: Namespace,
+  protocol: "udp" | "tcp",
+): Promise<string[]> => {
   const { stdout } = await namespace.run(["conntrack", "-L", "-p", protocol]);
   return stdout.split("\n").filter((line) => line.trim() !== "");
 };

@@ -25,16 +25,25 @@ export interface PingReport {
 }
 
 /** Pings and resolves when all is sent and answered or given up. Also when nothing answers: look at `received`. */
-export const ping = async (from: Pick<Namespace, "run">, address: string, options: PingOptions): Promise<PingReport> => {
+export const ping = async (
+  from: Pick<Namespace, "run">,
+  address: string,
+  options: PingOptions,
+): Promise<PingReport> => {
   const intervalMs = options.intervalMs ?? 100;
   const waitMs = options.waitMs ?? 1_000;
   const program = await pingProgram();
-  const argv = [
-    ...program.argv,
-    ...["-c", `${options.count}`, "-i", `${intervalMs / 1_000}`, "-W", `${Math.ceil(waitMs / 1_000)}`, address],
-  ];
-  const { stdout } = await from.run(argv, { check: false, timeoutMs: options.count * intervalMs + waitMs + 10_000 });
-  return parsePing(stdout, { sent: options.count, intervalMs, firstSequence: program.firstSequence });
+  const seconds = [`${intervalMs / 1_000}`, "-W", `${Math.ceil(waitMs / 1_000)}`];
+  const argv = [...program.argv, "-c", `${options.count}`, "-i", ...seconds, address];
+  const { stdout } = await from.run(argv, {
+    check: false,
+    timeoutMs: options.count * intervalMs + waitMs + 10_000,
+  });
+  return parsePing(stdout, {
+    sent: options.count,
+    intervalMs,
+    firstSequence: program.firstSequence,
+  });
 };
 
 export interface PingContext {
@@ -51,7 +60,9 @@ export const parsePing = (text: string, context: PingContext): PingReport => {
     const index = Number(sequence) - context.firstSequence;
     if (!rtts.has(index)) rtts.set(index, Number(rtt));
   }
-  const lostSequences = Array.from({ length: context.sent }, (_, index) => index).filter((index) => !rtts.has(index));
+  const lostSequences = Array.from({ length: context.sent }, (_, index) => index).filter(
+    (index) => !rtts.has(index),
+  );
   const sorted = [...rtts.values()].sort((a, b) => a - b);
   return {
     sent: context.sent,
@@ -89,5 +100,7 @@ const pingProgram = (): Promise<PingProgram> => (knownProgram ??= findPing());
 /** The ping of iputils where it is installed, else the one of busybox, which counts from 0. */
 const findPing = async (): Promise<PingProgram> => {
   const { code } = await runCommand(["bash", "-c", "command -v ping"], { check: false });
-  return code === 0 ? { argv: ["ping", "-n"], firstSequence: 1 } : { argv: ["busybox", "ping"], firstSequence: 0 };
+  return code === 0
+    ? { argv: ["ping", "-n"], firstSequence: 1 }
+    : { argv: ["busybox", "ping"], firstSequence: 0 };
 };

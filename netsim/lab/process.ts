@@ -33,7 +33,8 @@ export class CommandError extends Error {
   readonly result: RunResult | null;
 
   constructor(argv: readonly string[], reason: string, result: RunResult | null) {
-    const said = result === null ? "" : `: ${(result.stderr.trim() || result.stdout.trim()).slice(-2_000)}`;
+    const said =
+      result === null ? "" : `: ${(result.stderr.trim() || result.stdout.trim()).slice(-2_000)}`;
     super(`\`${argv.join(" ").slice(0, 400)}\` ${reason}${said}`);
     this.name = "CommandError";
     this.argv = argv;
@@ -72,10 +73,18 @@ export interface Running {
 }
 
 /** Makes the kernel kill the program when this process dies, `kill -9` included. */
-const withParentDeath = (argv: readonly string[]): string[] => ["setpriv", "--pdeathsig", "KILL", "--", ...argv];
+const withParentDeath = (argv: readonly string[]): string[] => [
+  "setpriv",
+  "--pdeathsig",
+  "KILL",
+  "--",
+  ...argv,
+];
 
 /** Not the caller's whole environment: a test runner's NODE_OPTIONS must not reach the programs of a lab. */
-const environment = (extra: Readonly<Record<string, string>> | undefined): Record<string, string> => ({
+const environment = (
+  extra: Readonly<Record<string, string>> | undefined,
+): Record<string, string> => ({
   PATH: `${process.env["PATH"] ?? ""}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin`,
   HOME: process.env["HOME"] ?? "/root",
   LANG: "C.UTF-8",
@@ -89,7 +98,11 @@ const launch = (argv: readonly string[], options: Parameters<typeof spawn>[2]): 
 };
 
 const startFailure = (argv: readonly string[], cause: Error): CommandError =>
-  new CommandError(argv, `could not be started (${cause.message}); is the program installed?`, null);
+  new CommandError(
+    argv,
+    `could not be started (${cause.message}); is the program installed?`,
+    null,
+  );
 
 /** Runs a program to its end and returns what it said. */
 export const runCommand = (argv: readonly string[], options: RunOptions = {}): Promise<RunResult> =>
@@ -139,7 +152,8 @@ export const spawnCommand = (argv: readonly string[], options: SpawnOptions): Ru
     child.once("error", () => resolve({ code: 127, signal: null }));
   });
   const pid = child.pid;
-  if (pid === undefined) throw new CommandError(argv, "could not be started; is the program installed?", null);
+  if (pid === undefined)
+    throw new CommandError(argv, "could not be started; is the program installed?", null);
   const isRunning = (): boolean => child.exitCode === null && child.signalCode === null;
   const kill = (signal: NodeJS.Signals = "SIGTERM"): void => {
     if (!isRunning()) return;
@@ -160,7 +174,8 @@ export const spawnCommand = (argv: readonly string[], options: SpawnOptions): Ru
 export const endProcess = async (pid: number): Promise<void> => {
   signalPid(pid, "SIGKILL");
   const untilMs = performance.now() + groupKillGraceMs;
-  while (isAlive(pid) && performance.now() < untilMs) await new Promise((resolve) => setTimeout(resolve, 10));
+  while (isAlive(pid) && performance.now() < untilMs)
+    await new Promise((resolve) => setTimeout(resolve, 10));
 };
 
 /** Tells whether a process exists and is not a zombie. */
@@ -186,7 +201,11 @@ const statFields = (pid: number): string[] | null => {
 
 const childrenOf = (pid: number): number[] => {
   try {
-    return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").filter(Boolean).map(Number);
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8")
+      .trim()
+      .split(" ")
+      .filter(Boolean)
+      .map(Number);
   } catch {
     return [];
   }

@@ -93,15 +93,21 @@ export interface Topology {
 export const topologyProblems = (topology: Topology): string[] => {
   const problems: string[] = [];
   if (!/^[a-z0-9][a-z0-9-]{0,23}$/.test(topology.name)) {
-    problems.push(`The lab's name "${topology.name}" must be 1 to 24 lower case letters, digits or hyphens.`);
+    problems.push(
+      `The lab's name "${topology.name}" must be 1 to 24 lower case letters, digits or hyphens.`,
+    );
   }
-  if ("switch" in topology.machines) problems.push('No machine can be called "switch": the bridges live there.');
+  if ("switch" in topology.machines)
+    problems.push('No machine can be called "switch": the bridges live there.');
   for (const [machine, spec] of Object.entries(topology.machines)) {
     for (const [name, each] of Object.entries(spec.interfaces)) {
-      if (name.length > 15) problems.push(`${machine}: the interface name "${name}" is longer than 15 bytes.`);
-      if (!(each.network in topology.networks)) problems.push(`${machine}: there is no network "${each.network}".`);
+      if (name.length > 15)
+        problems.push(`${machine}: the interface name "${name}" is longer than 15 bytes.`);
+      if (!(each.network in topology.networks))
+        problems.push(`${machine}: there is no network "${each.network}".`);
       for (const address of each.addresses) {
-        if (!/\/\d+$/.test(address)) problems.push(`${machine}: the address ${address} has no prefix length.`);
+        if (!/\/\d+$/.test(address))
+          problems.push(`${machine}: the address ${address} has no prefix length.`);
       }
     }
     if (spec.nat !== undefined && !(spec.nat.outside in spec.interfaces)) {
@@ -110,10 +116,13 @@ export const topologyProblems = (topology: Topology): string[] => {
   }
   for (const [name, spec] of Object.entries(topology.balancers ?? {})) {
     const machine = topology.machines[spec.machine];
-    if (machine === undefined) problems.push(`Balancer ${name}: there is no machine "${spec.machine}".`);
-    else if (!(spec.outside in machine.interfaces)) problems.push(`Balancer ${name}: no interface "${spec.outside}".`);
+    if (machine === undefined)
+      problems.push(`Balancer ${name}: there is no machine "${spec.machine}".`);
+    else if (!(spec.outside in machine.interfaces))
+      problems.push(`Balancer ${name}: no interface "${spec.outside}".`);
     for (const target of Object.values(spec.targets)) {
-      if (!(target.machine in topology.machines)) problems.push(`Balancer ${name}: no machine "${target.machine}".`);
+      if (!(target.machine in topology.machines))
+        problems.push(`Balancer ${name}: no machine "${target.machine}".`);
     }
   }
   return problems;

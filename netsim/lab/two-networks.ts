@@ -40,9 +40,24 @@ export const twoNetworksPlan = {
   balancerSpareAddresses: ["198.51.100.5", "198.51.100.6"],
   tunnelPort: 51820,
   nodes: {
-    node1: { address: "10.250.1.11", address6: "fd25:0:0:f0::11", podCidr: "10.128.1.0/24", podCidr6: "fd25:0:1:1::/64" },
-    node2: { address: "10.250.2.12", address6: "fd25:0:0:f0::12", podCidr: "10.128.2.0/25", podCidr6: "fd25:0:1:2::/64" },
-    node3: { address: "10.250.9.13", address6: "fd25:0:0:f0::13", podCidr: "10.128.3.128/25", podCidr6: "fd25:0:1:3::/64" },
+    node1: {
+      address: "10.250.1.11",
+      address6: "fd25:0:0:f0::11",
+      podCidr: "10.128.1.0/24",
+      podCidr6: "fd25:0:1:1::/64",
+    },
+    node2: {
+      address: "10.250.2.12",
+      address6: "fd25:0:0:f0::12",
+      podCidr: "10.128.2.0/25",
+      podCidr6: "fd25:0:1:2::/64",
+    },
+    node3: {
+      address: "10.250.9.13",
+      address6: "fd25:0:0:f0::13",
+      podCidr: "10.128.3.128/25",
+      podCidr6: "fd25:0:1:3::/64",
+    },
   },
 } as const;
 
@@ -65,7 +80,7 @@ export interface TwoNetworksOptions {
 }
 
 const plan = twoNetworksPlan;
-const shootRouter = { inside: "10.250.0.1", inside6: "fd25:0:0:f0::1" };
+const shootGateway = { address: "10.250.0.1", address6: "fd25:0:0:f0::1" };
 const balancerInside = { address: "10.250.0.4", address6: "fd25:0:0:f0::4" };
 
 /** Returns the drawing at the head of this file. */
@@ -82,39 +97,9 @@ export const twoNetworks = (options: TwoNetworksOptions = {}): Topology => ({
     apiserver: seedMachine(plan.apiserverAddress, "fd20:8::10"),
     prometheus: seedMachine(plan.prometheusAddress, "fd20:8::20"),
     "seed-router": seedRouter(options),
-    internet: {
-      isRouter: true,
-      interfaces: {
-        seed: { network: "seed-uplink", addresses: ["203.0.113.1/29", "2001:db8:1::1/64"] },
-        shoot: { network: "shoot-uplink", addresses: ["198.51.100.1/28", "2001:db8:2::1/64"] },
-      },
-    },
-    "shoot-router": {
-      isRouter: true,
-      interfaces: {
-        inside: { network: "shoot-net", addresses: [`${shootRouter.inside}/20`, `${shootRouter.inside6}/60`] },
-        outside: { network: "shoot-uplink", addresses: ["198.51.100.2/28", "2001:db8:2::2/64"] },
-      },
-      nat: { outside: "outside" },
-      routes: [
-        { to: "default", via: "198.51.100.1" },
-        { to: "default", via: "2001:db8:2::1" },
-        { to: "default", via: balancerInside.address, udpSourcePort: plan.tunnelPort },
-        { to: "default", via: balancerInside.address6, udpSourcePort: plan.tunnelPort },
-        ...podRoutes(),
-      ],
-    },
-    balancer: {
-      isRouter: true,
-      interfaces: {
-        inside: { network: "shoot-net", addresses: [`${balancerInside.address}/20`, `${balancerInside.address6}/60`] },
-        outside: { network: "shoot-uplink", addresses: ["198.51.100.3/28", "2001:db8:2::3/64"] },
-      },
-      routes: [
-        { to: "default", via: "198.51.100.1" },
-        { to: "default", via: "2001:db8:2::1" },
-      ],
-    },
+    internet: internet(),
+    "shoot-router": shootRouter(),
+    balancer: balancerMachine(),
     ...Object.fromEntries(nodeNames.map((name) => [name, nodeMachine(name, options)])),
   },
   balancers: {
@@ -125,12 +110,56 @@ export const twoNetworks = (options: TwoNetworksOptions = {}): Topology => ({
       port: plan.tunnelPort,
       mode: options.mode ?? "per-flow",
       targetPort: plan.tunnelPort,
-      ...(options.balancerUdpTimeoutSeconds === undefined ? {} : { udpTimeoutSeconds: options.balancerUdpTimeoutSeconds }),
+      ...(options.balancerUdpTimeoutSeconds === undefined
+        ? {}
+        : { udpTimeoutSeconds: options.balancerUdpTimeoutSeconds }),
       targets: Object.fromEntries(
         nodeNames.map((name) => [name, { machine: name, address: plan.nodes[name].address }]),
       ),
     },
   },
+});
+
+const internet = (): MachineSpec => ({
+  isRouter: true,
+  interfaces: {
+    seed: { network: "seed-uplink", addresses: ["203.0.113.1/29", "2001:db8:1::1/64"] },
+    shoot: { network: "shoot-uplink", addresses: ["198.51.100.1/28", "2001:db8:2::1/64"] },
+  },
+});
+
+const shootRouter = (): MachineSpec => ({
+  isRouter: true,
+  interfaces: {
+    inside: {
+      network: "shoot-net",
+      addresses: [`${shootGateway.address}/20`, `${shootGateway.address6}/60`],
+    },
+    outside: { network: "shoot-uplink", addresses: ["198.51.100.2/28", "2001:db8:2::2/64"] },
+  },
+  nat: { outside: "outside" },
+  routes: [
+    { to: "default", via: "198.51.100.1" },
+    { to: "default", via: "2001:db8:2::1" },
+    { to: "default", via: balancerInside.address, udpSourcePort: plan.tunnelPort },
+    { to: "default", via: balancerInside.address6, udpSourcePort: plan.tunnelPort },
+    ...podRoutes(),
+  ],
+});
+
+const balancerMachine = (): MachineSpec => ({
+  isRouter: true,
+  interfaces: {
+    inside: {
+      network: "shoot-net",
+      addresses: [`${balancerInside.address}/20`, `${balancerInside.address6}/60`],
+    },
+    outside: { network: "shoot-uplink", addresses: ["198.51.100.3/28", "2001:db8:2::3/64"] },
+  },
+  routes: [
+    { to: "default", via: "198.51.100.1" },
+    { to: "default", via: "2001:db8:2::1" },
+  ],
 });
 
 const seedMachine = (address: string, address6: string): MachineSpec => ({
@@ -154,7 +183,9 @@ const seedRouter = (options: TwoNetworksOptions): MachineSpec => ({
   nat: {
     outside: "outside",
     ...(options.natPorts === undefined ? {} : { ports: options.natPorts }),
-    ...(options.natUdpTimeoutSeconds === undefined ? {} : { udpTimeoutSeconds: options.natUdpTimeoutSeconds }),
+    ...(options.natUdpTimeoutSeconds === undefined
+      ? {}
+      : { udpTimeoutSeconds: options.natUdpTimeoutSeconds }),
     forwards: [
       {
         protocol: "tcp",
@@ -177,12 +208,15 @@ const nodeMachine = (name: NodeName, options: TwoNetworksOptions): MachineSpec =
     },
   },
   routes: [
-    { to: "default", via: shootRouter.inside },
-    { to: "default", via: shootRouter.inside6 },
+    { to: "default", via: shootGateway.address },
+    { to: "default", via: shootGateway.address6 },
     ...podRoutes(name),
   ],
   // kube-proxy's rules must see what the pods' bridge switches.
-  sysctls: { "net.bridge.bridge-nf-call-iptables": "1", "net.bridge.bridge-nf-call-ip6tables": "1" },
+  sysctls: {
+    "net.bridge.bridge-nf-call-iptables": "1",
+    "net.bridge.bridge-nf-call-ip6tables": "1",
+  },
 });
 
 /** The way to every node's pods, but for those of `own`. */

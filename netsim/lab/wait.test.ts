@@ -4,7 +4,9 @@ import { waitFor } from "./wait.ts";
 
 void t.test("the value of the condition is returned once there is one", async (t) => {
   let looks = 0;
-  const value = await waitFor("the third look", () => (++looks === 3 ? "here" : null), { intervalMs: 1 });
+  const value = await waitFor("the third look", () => (++looks === 3 ? "here" : null), {
+    intervalMs: 1,
+  });
   t.equal(value, "here");
 });
 
@@ -18,6 +20,7 @@ void t.test("a failure says what was expected and what the last look showed", as
     throw new Error("2 of 3 nodes are Ready");
   };
   await t.rejects(waitFor("three nodes are Ready", look, { timeoutMs: 5, intervalMs: 1 }), {
-    message: /^Expected within 5 ms: three nodes are Ready\. The last of \d+ looks showed: 2 of 3 nodes are Ready$/,
+    message:
+      /^Expected within 5 ms: three nodes are Ready\. The last of \d+ looks showed: 2 of 3 nodes are Ready$/,
   });
 });

@@ -32,7 +32,9 @@ export const waitFor = async <T>(
       saw = error instanceof Error ? error.message : String(error);
     }
     if (performance.now() - startMs >= timeoutMs) {
-      throw new Error(`Expected within ${timeoutMs} ms: ${description}. The last of ${looks} looks showed: ${saw}`);
+      throw new Error(
+        `Expected within ${timeoutMs} ms: ${description}. The last of ${looks} looks showed: ${saw}`,
+      );
     }
     await after(options.intervalMs ?? 50);
   }

@@ -15,7 +15,9 @@ export const namespaceName = (lab: string, machine: string): string => `xy-${lab
 
 /** The names of all namespaces that a topology makes. */
 export const namespaceNames = (topology: Topology): string[] =>
-  [switchMachine, ...Object.keys(topology.machines)].map((machine) => namespaceName(topology.name, machine));
+  [switchMachine, ...Object.keys(topology.machines)].map((machine) =>
+    namespaceName(topology.name, machine),
+  );
 
 /** One cable: a machine's interface and the switch's end of it. */
 export interface Port {
@@ -56,7 +58,9 @@ const wireSwitch = async (topology: Topology): Promise<void> => {
     "net.bridge.bridge-nf-call-iptables": "0",
     "net.bridge.bridge-nf-call-ip6tables": "0",
   });
-  const bridges = new Map(Object.keys(topology.networks).map((network, index) => [network, `b${index}`]));
+  const bridges = new Map(
+    Object.keys(topology.networks).map((network, index) => [network, `b${index}`]),
+  );
   const ports = portsOf(topology);
   const lines = [...bridges].flatMap(([network, bridge]) => [
     `link add ${bridge} type bridge mcast_snooping 0`,
@@ -99,10 +103,24 @@ ${loss.join("\n")}
 };
 
 const delayPort = async (name: string, port: string, delayMs: number): Promise<void> => {
-  const argv = ["tc", "-n", name, "qdisc", "add", "dev", port, "root", "netem", "delay", `${delayMs}ms`];
+  const argv = [
+    "tc",
+    "-n",
+    name,
+    "qdisc",
+    "add",
+    "dev",
+    port,
+    "root",
+    "netem",
+    "delay",
+    `${delayMs}ms`,
+  ];
   const { code, stderr } = await runCommand(argv, { check: false });
   if (code !== 0) {
-    throw new Error(`This kernel can't delay packets (${stderr.trim()}): it needs sch_netem, or leave delayMs out.`);
+    throw new Error(
+      `This kernel can't delay packets (${stderr.trim()}): it needs sch_netem, or leave delayMs out.`,
+    );
   }
 };
 
@@ -110,7 +128,8 @@ const wireMachine = async (name: string, spec: MachineSpec): Promise<void> => {
   await setSysctls(name, { ...baseSysctls(spec), ...spec.sysctls });
   const lines = ["link set lo up"];
   for (const [inside, { addresses }] of Object.entries(spec.interfaces)) {
-    for (const address of addresses) lines.push(`addr add ${address} dev ${inside}${isIpv6(address) ? " nodad" : ""}`);
+    for (const address of addresses)
+      lines.push(`addr add ${address} dev ${inside}${isIpv6(address) ? " nodad" : ""}`);
     lines.push(`link set ${inside} up`);
   }
   const conditional = (spec.routes ?? []).filter((route) => route.udpSourcePort !== undefined);
@@ -121,7 +140,8 @@ const wireMachine = async (name: string, spec: MachineSpec): Promise<void> => {
     lines.push(`route add ${route.to} via ${route.via} table ${conditionalTableFirst + index}`);
   });
   await runCommand(["ip", "-n", name, "-batch", "-"], { input: `${lines.join("\n")}\n` });
-  for (const [index, route] of conditional.entries()) await addRule(name, route, conditionalTableFirst + index);
+  for (const [index, route] of conditional.entries())
+    await addRule(name, route, conditionalTableFirst + index);
   if (spec.nat !== undefined) {
     await applyRules(name, natRules(spec.nat));
     const seconds = spec.nat.udpTimeoutSeconds;
@@ -155,7 +175,10 @@ const addRule = async (name: string, route: RouteSpec, table: number): Promise<v
   await runCommand(["ip", "-n", name, family, "rule", "add", ...match, "lookup", `${table}`]);
 };
 
-const setSysctls = async (name: string, values: Readonly<Record<string, string>>): Promise<void> => {
+const setSysctls = async (
+  name: string,
+  values: Readonly<Record<string, string>>,
+): Promise<void> => {
   const assignments = Object.entries(values).map(([key, value]) => `${key}=${value}`);
   await runCommand([...enterNamespace(name), "sysctl", "-qw", ...assignments]);
 };
