@@ -2,48 +2,68 @@ import t from "tap";
 import type { Test } from "tap";
 import { openLab } from "#netsim/lab/lab.ts";
 import { twoNetworks } from "#netsim/lab/two-networks.ts";
+import { waitFor } from "#netsim/lab/wait.ts";
 import { openCluster } from "./cluster.ts";
 import type { Cluster } from "./cluster.ts";
-import { mainJob, runMainJob, settleApis } from "./main-job.ts";
+import { mainJob, runMainJob, say, settleApis } from "./main-job.ts";
 import type { CheckResult } from "./main-job.ts";
 import { openPrograms } from "./programs.ts";
+import { webPod } from "./workloads.ts";
 
 const isRoot = process.getuid?.() === 0;
 const timeoutMs = 240_000;
 t.setTimeout(timeoutMs);
 
-t.test("the main job needs a way to the shoot", { skip: isRoot ? false : "needs root" }, async (t) => {
-  const programs = await openPrograms({ onProgress: ({ step }) => t.comment(`building ${step}`) });
-  const lab = await openLab(twoNetworks({ name: "cluster-test" }));
-  try {
-    const onProgress = (step: string, ms: number): void => t.comment(`${Math.round(ms)} ms: ${step}`);
-    const cluster = await openCluster(lab, { programs, onProgress });
+t.test(
+  "the main job needs a way to the shoot",
+  { skip: isRoot ? false : "needs root" },
+  async (t) => {
+    const programs = await openPrograms({
+      onProgress: ({ step }) => t.comment(`building ${step}`),
+    });
+    const lab = await openLab(twoNetworks({ name: "cluster-test" }));
     try {
-      await t.test("the seed has no route to nodes, pods or services", (t) => noRoute(t, cluster));
-      await t.test("without a route every check fails as networks fail", (t) => wantFailure(t, cluster));
-      await cluster.plainRoutes.open();
-      await settleApis(cluster);
-      await t.test("with a plain route every check passes", (t) => wantSuccess(t, cluster));
-      await t.test("a node's token carries the node's name", (t) => tokenNamesNode(t, cluster));
-      await cluster.plainRoutes.close();
-      await t.test("when the route goes every check fails again", (t) => wantFailure(t, cluster));
+      const onProgress = (step: string, ms: number): void =>
+        t.comment(`${Math.round(ms)} ms: ${step}`);
+      const cluster = await openCluster(lab, { programs, onProgress });
+      try {
+        await t.test("the seed has no route to nodes, pods or services", (t) =>
+          noRoute(t, cluster),
+        );
+        await t.test("without a route every check fails as networks fail", (t) =>
+          wantFailure(t, cluster),
+        );
+        await cluster.plainRoutes.open();
+        await settleApis(cluster);
+        await t.test("with a plain route every check passes", (t) => wantSuccess(t, cluster));
+        await t.test("a node's token carries the node's name", (t) => tokenNamesNode(t, cluster));
+        await t.test("a node comes back after the plug was pulled", (t) =>
+          nodeComesBack(t, cluster),
+        );
+        await cluster.plainRoutes.close();
+        await t.test("when the route goes every check fails again", (t) => wantFailure(t, cluster));
+      } finally {
+        await cluster.close();
+      }
+    } catch (error) {
+      t.comment(`evidence is in ${await lab.evidence()}`);
+      throw error;
     } finally {
-      await cluster.close();
+      if (!t.passing()) t.comment(`evidence is in ${await lab.evidence()}`);
+      await lab.close();
     }
-  } catch (error) {
-    t.comment(`evidence is in ${await lab.evidence()}`);
-    throw error;
-  } finally {
-    if (!t.passing()) t.comment(`evidence is in ${await lab.evidence()}`);
-    await lab.close();
-  }
-});
+  },
+);
 
 async function noRoute(t: Test, cluster: Cluster): Promise<void> {
   const [node] = cluster.site.nodes;
   const jsonpath = "jsonpath={.items[0].status.podIP}";
   const web = await cluster.shoot.kubectl.run(["get", "pod", "-l", "app=web", "-o", jsonpath]);
-  const places = [`${node?.address}:10250`, `${web.stdout}:8080`, `${cluster.site.serviceAddress}:443`];
+  const places = [
+    `${node?.address}:10250`,
+    `${web.stdout}:8080`,
+    `${cluster.site.serviceAddress}:443`,
+  ];
   for (const machine of ["seed", "apiserver", "prometheus"]) {
     for (const place of places) {
       const argv = [cluster.programs.labpod, "get", "-timeout", "3s", `https://${place}/`];
@@ -68,6 +88,29 @@ async function wantSuccess(t: Test, cluster: Cluster): Promise<void> {
     t.comment(describe(result));
     t.equal(result.outcome.kind, "passed", describe(result));
   }
+}
+
+async function nodeComesBack(t: Test, cluster: Cluster): Promise<void> {
+  const { kubectl } = cluster.shoot;
+  const pod = webPod("node3");
+  const started = [
+    "get",
+    "pod",
+    pod,
+    "-o",
+    "jsonpath={.status.containerStatuses[0].state.running.startedAt}",
+  ];
+  const before = (await kubectl.run(started)).stdout;
+  await cluster.restartNode("node3");
+  const look = async (): Promise<boolean> => {
+    const now = (await kubectl.run(started)).stdout;
+    if (now === before || now === "") throw new Error(`its container was started at ${now}`);
+    return (await kubectl.run(["exec", pod, "--", "hostname"])).stdout.trim() === pod;
+  };
+  await waitFor("the node's pod runs again", look, { timeoutMs: 60_000, intervalMs: 500 });
+  await say(cluster, { node: "node3", line: "I am back" });
+  const log = await kubectl.run(["logs", pod, "--tail=1"]);
+  t.equal(log.stdout.trim(), "I am back");
 }
 
 async function tokenNamesNode(t: Test, cluster: Cluster): Promise<void> {

@@ -224,7 +224,11 @@ async function writeImages({ lab, programs, folder }: Context): Promise<readonly
   const applets = listed.stdout.split("\n").filter((name) => name !== "" && name !== "busybox");
   const links = Object.fromEntries(applets.map((name) => [`bin/${name}`, "busybox"]));
   await Promise.all([
-    writeImage(pause, { name: workload.pauseImage, entrypoint: ["/bin/labpod", "pause"], files: labpod }),
+    writeImage(pause, {
+      name: workload.pauseImage,
+      entrypoint: ["/bin/labpod", "pause"],
+      files: labpod,
+    }),
     writeImage(pod, {
       name: workload.podImage,
       entrypoint: ["/bin/labpod"],
@@ -266,7 +270,16 @@ function agentsIdentity(kubectl: Kubectl): Pick<Cluster, "installAgentsIdentity"
     },
     nodeToken: async (node) => {
       const bound = ["--bound-object-kind", "Node", "--bound-object-name", node];
-      const args = ["create", "token", agentAccount, "-n", "kube-system", "--duration", "24h", ...bound];
+      const args = [
+        "create",
+        "token",
+        agentAccount,
+        "-n",
+        "kube-system",
+        "--duration",
+        "24h",
+        ...bound,
+      ];
       return (await kubectl.run(args)).stdout.trim();
     },
   };

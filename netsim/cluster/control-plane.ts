@@ -219,7 +219,14 @@ async function startControllers(
   if (spec.hasScheduler) {
     const delegated = ["--authentication-kubeconfig", scheduler];
     const authorized = ["--authorization-kubeconfig", scheduler];
-    const args = ["--kubeconfig", scheduler, ...common, ...certificates, ...delegated, ...authorized];
+    const args = [
+      "--kubeconfig",
+      scheduler,
+      ...common,
+      ...certificates,
+      ...delegated,
+      ...authorized,
+    ];
     started.push(spawn(spec, "kube-scheduler", args));
   }
   return started;

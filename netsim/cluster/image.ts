@@ -88,7 +88,11 @@ function archive(entries: readonly Buffer[]): Buffer {
 
 function regular(path: string, data: Buffer, mode = 0o755): Buffer {
   const padding = Buffer.alloc((block - (data.length % block)) % block);
-  return Buffer.concat([header(path, { size: data.length, mode, type: "0", link: "" }), data, padding]);
+  return Buffer.concat([
+    header(path, { size: data.length, mode, type: "0", link: "" }),
+    data,
+    padding,
+  ]);
 }
 
 function folder(path: string, mode: number): Buffer {

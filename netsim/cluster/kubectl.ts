@@ -45,8 +45,22 @@ export function openKubectl(spec: KubectlSpec): Kubectl {
     spawn: (args, log) => namespace.spawn([...program, ...args], { log, env }),
     raw: (path, options = {}) => {
       const timeoutMs = options.timeoutMs ?? 30_000;
-      const client = ["-ca", `${keys}/ca.crt`, "-cert", `${keys}/admin.crt`, "-key", `${keys}/admin.key`];
-      const argv = [programs.labpod, "get", "-timeout", `${timeoutMs}ms`, ...client, spec.server + path];
+      const client = [
+        "-ca",
+        `${keys}/ca.crt`,
+        "-cert",
+        `${keys}/admin.crt`,
+        "-key",
+        `${keys}/admin.key`,
+      ];
+      const argv = [
+        programs.labpod,
+        "get",
+        "-timeout",
+        `${timeoutMs}ms`,
+        ...client,
+        spec.server + path,
+      ];
       return namespace.run(argv, { ...options, timeoutMs: timeoutMs + 2000 });
     },
   };
@@ -55,7 +69,14 @@ export function openKubectl(spec: KubectlSpec): Kubectl {
 /** Waits until the API server says it is ready; the error carries its last answer. */
 export async function waitUntilReady(spec: KubectlSpec, timeoutMs: number): Promise<void> {
   const { programs, namespace, keys } = spec;
-  const client = ["-ca", `${keys}/ca.crt`, "-cert", `${keys}/admin.crt`, "-key", `${keys}/admin.key`];
+  const client = [
+    "-ca",
+    `${keys}/ca.crt`,
+    "-cert",
+    `${keys}/admin.crt`,
+    "-key",
+    `${keys}/admin.key`,
+  ];
   const argv = [programs.labpod, "get", "-until", `${timeoutMs}ms`, "-timeout", "2s", ...client];
   await namespace.run([...argv, `${spec.server}/readyz`], { timeoutMs: timeoutMs + 5000 });
 }

@@ -4,7 +4,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CommandError } from "#netsim/lab/process.ts";
-import type { Running } from "#netsim/lab/process.ts";
+import type { RunResult } from "#netsim/lab/process.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
 import type { Cluster } from "./cluster.ts";
 import { guardedNamespace, webPod, webPort, webhookRefusal } from "./workloads.ts";
@@ -42,15 +42,16 @@ export interface MainJobOptions {
 export const networkError =
   /dial unix|network is unreachable|no route to host|i\/o timeout|connection error|service unavailable|deadline exceeded|unable to handle the request|Service Unavailable|Metrics API not available|error dialing backend|connection refused|Timeout|timed out/;
 
-/** What the lab says about a command or a wait that it had to end. */
-const hung = /did not end within|^Expected within/;
+/** How the lab speaks of a command that it had to end, and of a wait in which nothing was to be seen at all. */
+const endedByLab = "did not end within";
+const sawNothing = /^Expected within .* looks showed: (null|.*targets not scraped yet)$/;
 
 /** Runs one check; never rejects. */
 export async function runCheck(check: Check): Promise<CheckResult> {
   const startMs = performance.now();
   const outcome = await check.run().then(
     (evidence): CheckOutcome => ({ kind: "passed", evidence }),
-    (error: unknown): CheckOutcome => failure(said(error)),
+    (error: unknown): CheckOutcome => failure(error),
   );
   return { name: check.name, durationMs: performance.now() - startMs, outcome };
 }
@@ -93,10 +94,19 @@ export async function settleApis(cluster: Cluster, timeoutMs = 60_000): Promise<
 }
 
 /** Makes the web pod of a node write one line to its log; the request comes from that node, not through a tunnel. */
-export async function say(cluster: Cluster, options: { readonly node: string; readonly line: string }): Promise<void> {
+export async function say(
+  cluster: Cluster,
+  options: { readonly node: string; readonly line: string },
+): Promise<void> {
   const { node, line } = options;
   const path = "jsonpath={.status.podIP}";
-  const { stdout: address } = await cluster.shoot.kubectl.run(["get", "pod", webPod(node), "-o", path]);
+  const { stdout: address } = await cluster.shoot.kubectl.run([
+    "get",
+    "pod",
+    webPod(node),
+    "-o",
+    path,
+  ]);
   const url = `http://${address}:${webPort}/say?line=${encodeURIComponent(line)}`;
   await cluster.machine(node).run([cluster.programs.labpod, "get", url]);
 }
@@ -111,7 +121,10 @@ export function mainJob(cluster: Cluster, options: MainJobOptions = {}): readonl
     ...nodes.map((name) => ({ name: `kubectl exec on ${name}`, run: () => exec(context, name) })),
     { name: "kubectl logs -f", run: () => follow(context) },
     { name: "kubectl port-forward", run: () => portForward(context, nodes[1] ?? node) },
-    { name: `kubectl cp of ${context.copyMegabytes} MB`, run: () => copy(context, nodes[2] ?? node) },
+    {
+      name: `kubectl cp of ${context.copyMegabytes} MB`,
+      run: () => copy(context, nodes[2] ?? node),
+    },
     { name: "kubectl top node", run: () => top(context, "node", nodes) },
     { name: "kubectl top pod", run: () => top(context, "pod", nodes.map(webPod)) },
     { name: "webhook allows", run: () => webhookAllows(context) },
@@ -130,28 +143,35 @@ interface Context {
   readonly copyMegabytes: number;
 }
 
-/** What the program itself said; only a program that was ended has nothing to say but that. */
-function said(error: unknown): string {
-  if (error instanceof CommandError && error.result !== null && !hung.test(error.message)) {
-    return error.result.stderr.trim();
+/** What the program itself said; one that had to be ended has nothing to say but that. */
+function failure(error: unknown): CheckOutcome {
+  if (error instanceof CommandError && error.result !== null) {
+    const isHung = error.message.includes(endedByLab);
+    const text = isHung ? "no answer in time" : error.result.stderr.trim();
+    return verdict(text, isHung);
   }
-  return error instanceof Error ? error.message : String(error);
+  const text = error instanceof Error ? error.message : String(error);
+  return verdict(text, sawNothing.test(text) || text.includes(endedByLab));
 }
 
-function failure(error: string): CheckOutcome {
-  const isHung = hung.test(error);
+function verdict(error: string, isHung: boolean): CheckOutcome {
   if (isHung || networkError.test(error)) return { kind: "network-failure", isHung, error };
   return { kind: "other-failure", error };
 }
 
 async function exec({ cluster, timeoutMs }: Context, node: string): Promise<Evidence> {
   const pod = webPod(node);
-  const { stdout } = await cluster.shoot.kubectl.run(["exec", pod, "--", "hostname"], { timeoutMs });
+  const { stdout } = await cluster.shoot.kubectl.run(["exec", pod, "--", "hostname"], {
+    timeoutMs,
+  });
   if (stdout.trim() !== pod) throw new Error(`exec in ${pod} answered ${stdout.trim()}`);
   return `hostname in the pod: ${stdout.trim()}`;
 }
 
+/** Asks once without kubectl first: kubectl hides the error behind ten more tries. */
 async function follow(context: Context): Promise<Evidence> {
+  const { cluster, timeoutMs } = context;
+  await rawText(cluster, "/api/v1/namespaces/default/pods/talker/log?tailLines=1", timeoutMs);
   const startMs = Date.now();
   return withProgram(context, ["logs", "-f", "--tail=0", "talker"], (text) => {
     const line = /line (\d+) at (\d+)/.exec(text);
@@ -180,13 +200,19 @@ async function proxy(context: Context): Promise<Evidence> {
     const address = /Starting to serve on (\S+)/.exec(text)?.[1];
     if (address === undefined) return null;
     const url = `http://${address}/api/v1/namespaces/default/services/web:80/proxy/`;
-    const got = await namespace.run([cluster.programs.labpod, "get", url], { timeoutMs, check: false });
-    if (got.code !== 0) throw new CheckError(`${got.stdout} ${got.stderr}`);
+    const got = await namespace.run([cluster.programs.labpod, "get", url], {
+      timeoutMs,
+      check: false,
+    });
+    if (got.code !== 0) throw new FinalError(answerOf(got));
     return got.stdout.trim();
   });
 }
 
-async function copy({ cluster, timeoutMs, copyMegabytes }: Context, node: string): Promise<Evidence> {
+async function copy(
+  { cluster, timeoutMs, copyMegabytes }: Context,
+  node: string,
+): Promise<Evidence> {
   const { kubectl } = cluster.shoot;
   const folder = join(cluster.folder, "copy");
   await mkdir(folder, { recursive: true });
@@ -205,8 +231,10 @@ async function copy({ cluster, timeoutMs, copyMegabytes }: Context, node: string
     await kubectl.run(["cp", "--retries=0", `${pod}:/tmp/copy`, back], limit);
     const backMs = performance.now();
     const wanted = sha256(data);
-    if (!inPod.stdout.startsWith(wanted)) throw new Error(`in the pod the checksum is ${inPod.stdout}`);
-    if (sha256(await readFile(back)) !== wanted) throw new Error("the checksum differs on the way back");
+    if (!inPod.stdout.startsWith(wanted))
+      throw new Error(`in the pod the checksum is ${inPod.stdout}`);
+    if (sha256(await readFile(back)) !== wanted)
+      throw new Error("the checksum differs on the way back");
     const rate = (ms: number): string => `${((copyMegabytes / ms) * 1000).toFixed(0)} MB/s`;
     return `${rate(thereMs - startMs)} there, ${rate(backMs - hashedMs)} back, sha256 ${wanted.slice(0, 12)} at all three`;
   } finally {
@@ -214,7 +242,11 @@ async function copy({ cluster, timeoutMs, copyMegabytes }: Context, node: string
   }
 }
 
-async function top({ cluster, timeoutMs }: Context, what: "node" | "pod", names: readonly string[]): Promise<Evidence> {
+async function top(
+  { cluster, timeoutMs }: Context,
+  what: "node" | "pod",
+  names: readonly string[],
+): Promise<Evidence> {
   const { stdout } = await cluster.shoot.kubectl.run(["top", what, "--no-headers"], { timeoutMs });
   const missing = names.filter((name) => !stdout.includes(name));
   if (missing.length > 0) throw new Error(`top ${what} lacks ${missing.join(", ")}: ${stdout}`);
@@ -257,9 +289,15 @@ async function proxyNode({ cluster, timeoutMs }: Context, node: string): Promise
 }
 
 async function rawText(cluster: Cluster, path: string, timeoutMs: number): Promise<string> {
-  const { code, stdout, stderr } = await cluster.shoot.kubectl.raw(path, { timeoutMs, check: false });
-  if (code !== 0) throw new Error(`${stderr.trim()}: ${stdout.trim()}`);
-  return stdout;
+  const got = await cluster.shoot.kubectl.raw(path, { timeoutMs, check: false });
+  if (got.code !== 0) throw new Error(answerOf(got));
+  return got.stdout;
+}
+
+/** The message of a Kubernetes Status, or else what there is. */
+function answerOf({ stdout, stderr }: RunResult): string {
+  const message = /"message":\s*"((?:[^"\\]|\\.)*)"/.exec(stdout)?.[1];
+  return message ?? `${stderr.trim()} ${stdout.trim()}`.trim();
 }
 
 /** Only scrapes that began after the check did count: an old success proves nothing. */
@@ -271,8 +309,10 @@ async function targets({ cluster, timeoutMs }: Context): Promise<Evidence> {
       const found = await cluster.prometheus.targets();
       const stale = found.filter(({ lastScrapeMs }) => lastScrapeMs < startMs);
       const down = found.filter(({ isUp }) => !isUp);
-      if (found.length === 0 || stale.length > 0) throw new Error(`${stale.length} targets not scraped yet`);
-      if (down.length > 0) throw new Error(down.map((d) => `${d.job} ${d.instance}: ${d.lastError}`).join("; "));
+      if (found.length === 0 || stale.length > 0)
+        throw new Error(`${stale.length} targets not scraped yet`);
+      if (down.length > 0)
+        throw new Error(down.map((d) => `${d.job} ${d.instance}: ${d.lastError}`).join("; "));
       const count = (job: string): number => found.filter((target) => target.job === job).length;
       return `up: ${count("kubelet")} of ${count("kubelet")} kubelets, ${count("pod")} of ${count("pod")} pods`;
     },
@@ -281,7 +321,9 @@ async function targets({ cluster, timeoutMs }: Context): Promise<Evidence> {
 }
 
 /** An error that more waiting will not cure. */
-class CheckError extends Error {}
+class FinalError extends Error {}
+
+type Look = { readonly evidence: Evidence } | { readonly error: Error };
 
 /** Runs kubectl until `look` finds its evidence in what kubectl has written so far. */
 async function withProgram(
@@ -289,31 +331,25 @@ async function withProgram(
   args: readonly string[],
   look: (text: string) => Evidence | null | Promise<Evidence | null>,
 ): Promise<Evidence> {
+  const name = `kubectl ${args[0] ?? ""}`;
   const log = join(cluster.folder, `${args[0] ?? ""}-${randomBytes(4).toString("hex")}.log`);
-  const running: Running = cluster.shoot.kubectl.spawn(args, log);
-  let hasEnded = false;
-  void running.exited.then(() => {
-    hasEnded = true;
-  });
-  let fatal: Error | null = null;
-  const attempt = async (): Promise<Evidence | null> => {
-    const isLast = hasEnded;
+  const running = cluster.shoot.kubectl.spawn(args, log);
+  const attempt = async (): Promise<Look | null> => {
+    const hadEnded = !running.isRunning();
     const text = await readFile(log, "utf8");
     try {
       const evidence = await look(text);
-      if (evidence !== null) return evidence;
+      if (evidence !== null) return { evidence };
     } catch (error) {
-      if (!(error instanceof CheckError)) throw error;
-      fatal = error;
+      if (!(error instanceof FinalError)) throw error;
+      return { error };
     }
-    if (isLast) fatal = new Error(`kubectl ${args[0] ?? ""} ended: ${text.trim()}`);
-    return fatal === null ? null : "";
+    return hadEnded ? { error: new Error(`${name} ended: ${text.trim()}`) } : null;
   };
   try {
-    const name = `kubectl ${args.join(" ")} does its work`;
-    const evidence = await waitFor(name, attempt, { timeoutMs, intervalMs: 20 });
-    if (fatal !== null) throw fatal as Error;
-    return evidence;
+    const seen = await waitFor(`${name} does its work`, attempt, { timeoutMs, intervalMs: 20 });
+    if ("error" in seen) throw seen.error;
+    return seen.evidence;
   } finally {
     running.kill("SIGKILL");
     await running.exited;

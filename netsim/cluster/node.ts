@@ -37,7 +37,11 @@ export interface PreparedNode {
 export async function prepareNode(spec: NodeSpec): Promise<PreparedNode> {
   const { site, keys } = spec;
   await mkdir(join(spec.folder, "cni"), { recursive: true });
-  const user = { kind: "certificate", commonName: `system:node:${site.name}`, organizations: ["system:nodes"] } as const;
+  const user = {
+    kind: "certificate",
+    commonName: `system:node:${site.name}`,
+    organizations: ["system:nodes"],
+  } as const;
   await Promise.all([
     writeFile(join(spec.folder, "cni", "10-lab.conflist"), cniConfig(site)),
     writeFile(join(spec.folder, "containerd.toml"), containerdConfig(spec)),
@@ -52,7 +56,9 @@ export async function prepareNode(spec: NodeSpec): Promise<PreparedNode> {
       })
       .then((file) => writeFile(join(spec.folder, "proxy.yaml"), proxyConfig(spec, file))),
   ]);
-  const env = { PATH: `${spec.programs.containerdFolder}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin` };
+  const env = {
+    PATH: `${spec.programs.containerdFolder}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin`,
+  };
   spec.machine.spawn([spec.programs.containerd, "--config", join(spec.folder, "containerd.toml")], {
     log: join(spec.logs, `${site.name}-containerd.log`),
     env,

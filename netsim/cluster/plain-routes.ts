@@ -51,8 +51,12 @@ export async function preparePlainRoutes(spec: PlainRoutesSpec): Promise<PlainRo
   }
 }`;
   const routes = async (verb: "replace" | "del"): Promise<void> => {
-    const outer = all.map((range) => spec.internet.run(["ip", "route", verb, range, "via", spec.passageAddress]));
-    const inner = inside.map(([range, via]) => spec.passage.run(["ip", "route", verb, range, "via", via]));
+    const outer = all.map((range) =>
+      spec.internet.run(["ip", "route", verb, range, "via", spec.passageAddress]),
+    );
+    const inner = inside.map(([range, via]) =>
+      spec.passage.run(["ip", "route", verb, range, "via", via]),
+    );
     await Promise.all([...outer, ...inner]);
   };
   const refusals = async (verb: "add" | "del"): Promise<void> => {

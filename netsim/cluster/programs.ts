@@ -93,7 +93,13 @@ const units: readonly Unit[] = [
   {
     name: "wireguard-go",
     roughTotalMs: 10_000,
-    args: ["install", ...commonFlags, "-ldflags", "-s -w", `golang.zx2c4.com/wireguard@${wireguardGoVersion}`],
+    args: [
+      "install",
+      ...commonFlags,
+      "-ldflags",
+      "-s -w",
+      `golang.zx2c4.com/wireguard@${wireguardGoVersion}`,
+    ],
     sources: null,
     outputs: { wireguard: "wireguard-go" },
   },
@@ -119,7 +125,13 @@ export async function openPrograms(options: ProgramsOptions = {}): Promise<Progr
     if (!(await isComplete(folder, unit))) {
       await build(unit, folder, (elapsedMs) => {
         const { name: step, roughTotalMs } = unit;
-        options.onProgress?.({ step, index: index + 1, count: units.length, elapsedMs, roughTotalMs });
+        options.onProgress?.({
+          step,
+          index: index + 1,
+          count: units.length,
+          elapsedMs,
+          roughTotalMs,
+        });
       });
     }
     folders.push(folder);
@@ -149,7 +161,8 @@ async function compilerVersion(): Promise<string> {
   }).catch((cause: unknown) => {
     throw new Error("the lab's programs need Go 1.26 or newer: install golang", { cause });
   });
-  if (found.code !== 0) throw new Error(`go env failed: ${found.stderr.trim()}; repair the Go install`);
+  if (found.code !== 0)
+    throw new Error(`go env failed: ${found.stderr.trim()}; repair the Go install`);
   return found.stdout;
 }
 
@@ -196,7 +209,9 @@ async function compile(unit: Unit, output: string): Promise<void> {
     check: false,
   });
   if (done.code !== 0) {
-    throw new Error(`building ${unit.name} failed: ${done.stderr.trim().split("\n").slice(-20).join("\n")}`);
+    throw new Error(
+      `building ${unit.name} failed: ${done.stderr.trim().split("\n").slice(-20).join("\n")}`,
+    );
   }
 }
 

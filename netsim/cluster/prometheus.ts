@@ -54,7 +54,12 @@ export async function startPrometheus(spec: PrometheusSpec): Promise<Prometheus>
     { log: join(spec.logs, "prometheus.log") },
   );
   const get = async (path: string, flags: readonly string[]): Promise<string> => {
-    const done = await spec.namespace.run([spec.labpod, "get", ...flags, `http://${address}${path}`]);
+    const done = await spec.namespace.run([
+      spec.labpod,
+      "get",
+      ...flags,
+      `http://${address}${path}`,
+    ]);
     return done.stdout;
   };
   const ended = running.exited.then(({ code }): never => {

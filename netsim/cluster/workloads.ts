@@ -71,9 +71,7 @@ export function registrations(spec: WorkloadSpec): Manifest {
  * without a tunnel nothing can be written there, and nothing that the tunnel needs may need a write.
  */
 export function catchAllWebhook(keys: ClusterKeys): Manifest {
-  const rules = [
-    { apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"] },
-  ];
+  const rules = [{ apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"] }];
   const scoped = guardWebhook(Buffer.from(keys.authority.certificate).toString("base64"));
   const { namespaceSelector: _scope, matchConditions: _but, ...everywhere } = scoped;
   return [webhookConfiguration("catch-all", { ...everywhere, name: "all.example.com", rules })];
@@ -154,7 +152,10 @@ function metricsServer(spec: WorkloadSpec, node: string): Manifest[number] {
       // 10 s is the least it takes, and the request timeout must be below it, or it exits.
       ...["--metric-resolution=10s", "--kubelet-request-timeout=5s"],
     ],
-    readinessProbe: { httpGet: { path: "/readyz", port: 10250, scheme: "HTTPS" }, periodSeconds: 1 },
+    readinessProbe: {
+      httpGet: { path: "/readyz", port: 10250, scheme: "HTTPS" },
+      periodSeconds: 1,
+    },
     volumeMounts: [
       { name: "programs", mountPath: "/programs" },
       { name: "pki", mountPath: "/pki" },
@@ -202,7 +203,10 @@ function apiService(name: string, spec: Readonly<Record<string, unknown>>): Mani
   return { apiVersion: "apiregistration.k8s.io/v1", kind: "APIService", metadata: { name }, spec };
 }
 
-function webhookConfiguration(name: string, webhook: Readonly<Record<string, unknown>>): Manifest[number] {
+function webhookConfiguration(
+  name: string,
+  webhook: Readonly<Record<string, unknown>>,
+): Manifest[number] {
   return {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: "ValidatingWebhookConfiguration",
@@ -215,7 +219,9 @@ function guardWebhook(caBundle: string) {
   return {
     name: "lab.example.com",
     clientConfig: { service: { namespace: "default", name: "webhook", path: "/review" }, caBundle },
-    rules: [{ apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE"], resources: ["configmaps"] }],
+    rules: [
+      { apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE"], resources: ["configmaps"] },
+    ],
     namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": guardedNamespace } },
     // The controller manager writes this one into every namespace; the lab must not depend on when.
     matchConditions: [{ name: "not-root-ca", expression: "request.name != 'kube-root-ca.crt'" }],
