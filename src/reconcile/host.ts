@@ -89,6 +89,11 @@ async function putNetwork(pass: Pass, network: Network, desired: NetworkDesired)
   }
   const operations = diffNetwork(desired, observed);
   await applyAll({ pass, network, name: desired.interface, operations });
+  // With the last IPv4 address of an interface the kernel removes its IPv4 routes too, wanted ones included.
+  if (!operations.some((operation) => operation.kind === "remove-address")) return;
+  const after = await network.observe(desired);
+  const lost = diffNetwork(desired, after).filter((operation) => operation.kind === "add-route");
+  await applyAll({ pass, network, name: desired.interface, operations: lost });
 }
 
 async function putDevice(pass: Pass, device: Device, desired: DeviceDesired): Promise<void> {

@@ -90,7 +90,7 @@ export class FakeNetwork implements Network {
         this.#link(interfaceName).addresses.add(operation.address);
         return;
       case "remove-address":
-        this.#links.get(interfaceName)?.addresses.delete(operation.address);
+        this.#removeAddress(interfaceName, operation.address);
         return;
       case "add-route":
         this.#addRoute(interfaceName, operation.route);
@@ -106,14 +106,14 @@ export class FakeNetwork implements Network {
   /** The whole network as text, for golden tests. */
   print(): string {
     const links = [...this.#links].map(([name, link]) =>
-      [`link ${name} mtu ${link.mtu} ${link.isUp ? "up" : "down"}`, ...link.addresses].join(" "),
+      [`link ${name} mtu ${link.mtu} ${link.isUp ? "up" : "down"}`, ...[...link.addresses].toSorted()].join(" "),
     );
     const routes = this.#routes.map(({ destination, interface: dev, source, protocol }) => {
       const from = source === null ? "" : ` from ${source}`;
       return `route ${destination} dev ${dev}${from} proto ${protocol}`;
     });
     const sysctls = [...this.#sysctls].map(([name, value]) => `sysctl ${name} ${value}`);
-    return [...links, ...routes, ...sysctls.toSorted()].join("\n");
+    return [...links, ...routes.toSorted(), ...sysctls.toSorted()].join("\n");
   }
 
   #setLink(name: string, change: { mtu: number; up: boolean }): void {
@@ -121,6 +121,21 @@ export class FakeNetwork implements Network {
     link.mtu = change.mtu;
     link.isUp = change.up;
     if (!change.up) this.#routes = this.#routes.filter((route) => route.interface !== name);
+  }
+
+  /**
+   * IPv4 routes with it as their source go too, IPv6 ones lose the source; with the last IPv4 address all
+   * IPv4 routes of the link go.
+   */
+  #removeAddress(name: string, address: Cidr): void {
+    const addresses = this.#links.get(name)?.addresses;
+    if (addresses?.delete(address) !== true) return;
+    const isV4 = (cidr: Cidr): boolean => !cidr.includes(":");
+    const isLastV4 = isV4(address) && ![...addresses].some(isV4);
+    this.#routes = this.#routes
+      .filter((r) => !isLastV4 || r.interface !== name || !isV4(r.destination))
+      .filter((r) => r.source === null || hostCidr(r.source) !== address || !isV4(address))
+      .map((r) => (r.source !== null && hostCidr(r.source) === address ? { ...r, source: null } : r));
   }
 
   #addRoute(name: string, route: Route): void {

@@ -153,6 +153,31 @@ export function networkCompliance(t: Test, makeBench: () => Promise<NetworkBench
     t.match(await observe(bench), { link: null, addresses: [], routes: [] });
   });
 
+  test("with the last IPv4 address all IPv4 routes of the interface go, as Linux has it", async (t, bench) => {
+    await ready(bench);
+    for (const destination of ["10.250.0.0/20", "fd00:250::/48"]) {
+      await bench.network.apply(LINK, { kind: "add-route", route: route(destination, null) });
+    }
+    const address = cidr("198.18.0.1/32");
+    await bench.network.apply(LINK, { kind: "remove-address", address });
+    const left = { ...route("fd00:250::/48", null), interface: LINK };
+    t.strictSame((await observe(bench)).routes, [left]);
+  });
+
+  test("with a route's source goes the IPv4 route; the IPv6 route stays without it", async (t, bench) => {
+    await ready(bench);
+    for (const address of ["198.18.0.9/32", "fd00:18::9/128"]) {
+      await bench.network.apply(LINK, { kind: "add-address", address: cidr(address) });
+    }
+    const routes = [route("10.250.0.0/20", "198.18.0.1"), route("fd00:250::/48", "fd00:18::1")];
+    for (const added of routes) await bench.network.apply(LINK, { kind: "add-route", route: added });
+    for (const address of ["198.18.0.1/32", "fd00:18::1/128"]) {
+      await bench.network.apply(LINK, { kind: "remove-address", address: cidr(address) });
+    }
+    const left = { ...route("fd00:250::/48", null), interface: LINK };
+    t.strictSame((await observe(bench)).routes, [left]);
+  });
+
   test("adding to an interface that is gone names it; removing from it is success", async (t, bench) => {
     const address = cidr("198.18.0.1/32");
     const adding = bench.network.apply(LINK, { kind: "add-address", address });
