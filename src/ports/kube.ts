@@ -85,7 +85,7 @@ export interface ReflectOptions extends KubeListOptions {
 export type ReflectorState =
   | { readonly kind: "starting" }
   | { readonly kind: "live" }
-  /** The items may be old: since when, and why. */
+  /** The items may be old, or not there at all yet: since when, and why. */
   | { readonly kind: "stale"; readonly sinceMs: number; readonly problem: string }
   | { readonly kind: "stopped" };
 

@@ -188,10 +188,12 @@ const watch = (
   };
 };
 
-const staleHealth = (health: ReflectorState, problem: string, nowMs: number): ReflectorState =>
-  health.kind === "live" || health.kind === "stale"
-    ? { kind: "stale", sinceMs: health.kind === "stale" ? health.sinceMs : nowMs, problem }
-    : health;
+/** Stale from the first failure on, also before the first list: whoever waits for it wants the reason. */
+const staleHealth = (health: ReflectorState, problem: string, nowMs: number): ReflectorState => ({
+  kind: "stale",
+  sinceMs: health.kind === "stale" ? health.sinceMs : nowMs,
+  problem,
+});
 
 const backoffMs = (failures: number, failure: ReflectorFailure, unit: number): number => {
   const window = Math.min(BACKOFF_MS_MAX, BACKOFF_MS_BASE * 2 ** Math.min(failures, 10));
