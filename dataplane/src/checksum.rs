@@ -113,7 +113,11 @@ mod tests {
         }
 
         #[test]
-        fn an_incremental_update_agrees_with_a_new_sum(mut bytes in proptest::collection::vec(any::<u8>(), 4..64), at in 0usize..62, new: u16) {
+        fn an_incremental_update_agrees_with_a_new_sum(
+            mut bytes in proptest::collection::vec(any::<u8>(), 4..64),
+            at in 0usize..62,
+            new: u16,
+        ) {
             let at = at % (bytes.len() - 1);
             let before = !naive(&bytes);
             let old = u16::from_be_bytes([bytes[at], bytes[at + 1]]);

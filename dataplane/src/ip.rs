@@ -254,7 +254,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_a_reader_panic(mut p in proptest::collection::vec(any::<u8>(), 0..200), v in prop_oneof![Just(0x45u8), Just(0x60), any::<u8>()]) {
+        fn no_bytes_make_a_reader_panic(
+            mut p in proptest::collection::vec(any::<u8>(), 0..200),
+            v in prop_oneof![Just(0x45u8), Just(0x60), any::<u8>()],
+        ) {
             if let Some(first) = p.first_mut() {
                 *first = v;
             }

@@ -253,6 +253,20 @@ fn packets_that_differ_in_a_header_are_not_merged() {
 }
 
 #[test]
+fn ids_must_count_up_unless_df_says_that_they_mean_nothing() {
+    for (df, counts) in [(0, vec![1, 1]), (0x40, vec![2])] {
+        let mut flow = Flow::new(Family::V4, 4_000);
+        let mut packets = [flow.packet(1_000, ACK), flow.packet(1_000, ACK)];
+        for packet in &mut packets {
+            packet[4..6].copy_from_slice(&[0, 7]);
+            packet[6] |= df;
+            offload_packets::finish(packet);
+        }
+        assert_eq!(merge(&packets).counts(), counts);
+    }
+}
+
+#[test]
 fn a_fragment_is_passed_on_behind_everything_that_is_held() {
     let mut flow = Flow::new(Family::V4, 4_000);
     let mut fragment = flow.packet(1_000, ACK);

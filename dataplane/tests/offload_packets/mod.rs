@@ -150,7 +150,7 @@ pub fn split_all(header: &VnetHeader, packet: &[u8]) -> Result<Vec<Vec<u8>>, Spl
     let mut scratch = vec![0; 65_536];
     let mut out = Vec::new();
     let result = split(&mut packet, header, &mut scratch, &mut |p| {
-        out.push(p.to_vec())
+        out.push(p.to_vec());
     });
     assert!(
         result.is_ok() || out.is_empty(),
