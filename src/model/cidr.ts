@@ -28,6 +28,14 @@ export interface CidrParts {
 /** The longest text of a block, with room for the length. */
 const TEXT_CHARS_MAX = 50;
 
+/** A block and its parts, for work on many blocks: each text is taken apart once. */
+export interface KnownCidr {
+  readonly cidr: Cidr;
+  readonly parts: CidrParts;
+}
+
+export const knownCidr = (cidr: Cidr): KnownCidr => ({ cidr, parts: cidrParts(cidr) });
+
 /** Prints parts as a block; host bits of `base` are cleared. */
 export const cidrFromParts = ({ family, base, length }: CidrParts): Cidr =>
   `${bigintToIp(clearHostBits({ family, base, length }), family)}/${length}` as Cidr;
@@ -63,10 +71,12 @@ export const containsIp = (cidr: Cidr, ip: IpAddress): boolean =>
 export const overlaps = (a: Cidr, b: Cidr): boolean => intersect(a, b) !== null;
 
 /** The addresses in both: always the smaller block or nothing. */
-export const intersect = (a: Cidr, b: Cidr): Cidr | null => {
-  const [left, right] = [cidrParts(a), cidrParts(b)];
-  if (partsContain({ outer: left, inner: right })) return b;
-  return partsContain({ outer: right, inner: left }) ? a : null;
+export const intersect = (a: Cidr, b: Cidr): Cidr | null =>
+  intersectKnown(knownCidr(a), knownCidr(b))?.cidr ?? null;
+
+export const intersectKnown = (a: KnownCidr, b: KnownCidr): KnownCidr | null => {
+  if (partsContain({ outer: a.parts, inner: b.parts })) return b;
+  return partsContain({ outer: b.parts, inner: a.parts }) ? a : null;
 };
 
 /** True when `inner` is a part of, or equal to, `outer`. */
@@ -107,12 +117,11 @@ export const parseCidr = (text: unknown): Parsed<Cidr> => {
     return refuse("the prefix length is missing (a single address is /32 or /128)");
   }
   const [ipText, lengthText] = [text.slice(0, slash), text.slice(slash + 1)];
-  const suggestion = guess(text);
   const ip = readIp(ipText);
-  if (typeof ip === "string") return refuse(ip, suggestion);
+  if (typeof ip === "string") return refuse(ip, guess(text));
   const length = readLength(lengthText, ip.family);
-  if (typeof length === "string") return refuse(length, suggestion);
-  if (isMapped(ip)) return refuse("IPv4-mapped IPv6 is not allowed", suggestion);
+  if (typeof length === "string") return refuse(length, guess(text));
+  if (isMapped(ip)) return refuse("IPv4-mapped IPv6 is not allowed", guess(text));
   const canonical = cidrFromParts({ family: ip.family, base: ip.value, length });
   if (clearHostBits({ family: ip.family, base: ip.value, length }) !== ip.value) {
     return refuse("bits are set after the prefix", canonical);

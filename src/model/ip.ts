@@ -71,16 +71,16 @@ const readIpv4 = (text: string): bigint | string => {
   if (!/^[0-9.]+$/.test(text)) return "only digits and dots, or an IPv6 address, are allowed";
   const octets = text.split(".");
   if (octets.length !== 4) return "IPv4 has four numbers";
-  let value = 0n;
+  let value = 0;
   for (const octet of octets) {
     if (octet === "") return "a number is missing";
     if (octet.length > 1 && octet.startsWith("0")) {
       return "leading zeros are not allowed (some programs read them as octal)";
     }
     if (octet.length > 3 || Number(octet) > 255) return `${octet} is above 255`;
-    value = (value << 8n) | BigInt(octet);
+    value = value * 256 + Number(octet);
   }
-  return value;
+  return BigInt(value);
 };
 
 const readIpv6 = (text: string): bigint | string => {
@@ -122,7 +122,7 @@ const joinGroups = (groups: readonly number[]): bigint =>
 
 const printIpv4 = (value: bigint): string => {
   const n = Number(value);
-  return [n / 0x1000000, n / 0x10000, n / 0x100, n].map((part) => Math.floor(part) & 255).join(".");
+  return `${n >>> 24}.${(n >>> 16) & 255}.${(n >>> 8) & 255}.${n & 255}`;
 };
 
 const printIpv6 = (value: bigint): string => {

@@ -6,6 +6,7 @@ import type { PublicKey } from "#src/model/key.ts";
 import { valueOf } from "#src/model/parsed.ts";
 import type { AgentClaim } from "#src/model/tunnel.ts";
 import { byAge } from "./age.ts";
+import { FindingList } from "./finding-list.ts";
 
 const FNV_OFFSET = 0x811c9dc5;
 const FNV_PRIME = 0x01000193;
@@ -46,7 +47,7 @@ export const chooseAgentId = (facts: {
 
 export interface WinningClaims {
   readonly winners: ReadonlyMap<AgentId, AgentClaim>;
-  /** One finding for each claim that is ignored. */
+  /** Which claims are ignored, and why; bounded. */
   readonly losers: readonly Finding[];
 }
 
@@ -54,7 +55,7 @@ export interface WinningClaims {
 export const winningClaims = (claims: readonly AgentClaim[]): WinningClaims => {
   const winners = new Map<AgentId, AgentClaim>();
   const keys = new Map<PublicKey, AgentClaim>();
-  const losers: Finding[] = [];
+  const losers = new FindingList();
   for (const claim of claims.toSorted(byAge)) {
     const idHolder = winners.get(claim.agentId);
     const keyHolder = keys.get(claim.publicKey);
@@ -62,10 +63,10 @@ export const winningClaims = (claims: readonly AgentClaim[]): WinningClaims => {
       winners.set(claim.agentId, claim);
       keys.set(claim.publicKey, claim);
     } else {
-      losers.push(lostClaim({ claim, idHolder, keyHolder }));
+      losers.add(() => lostClaim({ claim, idHolder, keyHolder }));
     }
   }
-  return { winners, losers };
+  return { winners, losers: losers.all("TunnelAgents") };
 };
 
 const lostClaim = (contest: {

@@ -2,7 +2,7 @@
 
 import fc from "fast-check";
 import t from "tap";
-import { containsIp, overlaps, parseCidr, type Cidr } from "#src/model/cidr.ts";
+import { containsIp, knownCidr, overlaps, parseCidr, type Cidr } from "#src/model/cidr.ts";
 import { parseIp } from "#src/model/ip.ts";
 import { valueOf } from "#src/model/parsed.ts";
 import type { ApprovedRanges, NodeFacts } from "#src/model/tunnel.ts";
@@ -171,6 +171,19 @@ t.test("W26 shares are disjoint, approved, and independent of the order of nodes
   );
 });
 
+t.test(
+  "S2 a shoot full of conflicts gives a bounded list of findings that says how many more there are",
+  async (t) => {
+    const nodes = Array.from({ length: 300 }, (_, at) =>
+      node({ name: `n${at}`, createdMs: at, addresses: ["10.250.0.2", "192.0.2.1"] }),
+    );
+    const { findings, shares } = shareApproved({ ranges, nodes });
+    t.equal(findings.length, 101);
+    t.match(findings.at(-1), { code: "more-findings", message: /^499 more findings/ });
+    t.equal(shares.size, 300);
+  },
+);
+
 t.test("BlockOwners agrees with a list that is searched from end to end", async () => {
   const claims = fc.array(fc.record({ cidr: podCidr(), owner: fc.constantFrom("a", "b", "c") }), {
     maxLength: 40,
@@ -182,7 +195,7 @@ t.test("BlockOwners agrees with a list that is searched from end to end", async 
       return list.every(({ cidr: text, owner }) => {
         const cidr = c(text);
         const rivals = kept.filter((block) => overlaps(block.cidr, cidr));
-        const got = owners.claim(cidr, owner);
+        const got = owners.claim(knownCidr(cidr), owner);
         if (rivals.length === 0) kept.push({ cidr, owner });
         const isOwn = rivals.some((block) => block.owner === owner && isInside(cidr, block.cidr));
         return got.kind === (rivals.length === 0 || isOwn ? "owned" : "taken");

@@ -1,11 +1,12 @@
 /** What each node owns of the approved ranges: its own addresses and pod CIDRs, first owner wins. */
 
-import { hostCidr, intersect, type Cidr } from "#src/model/cidr.ts";
+import { hostCidr, intersectKnown, knownCidr, type Cidr, type KnownCidr } from "#src/model/cidr.ts";
 import type { Finding } from "#src/model/finding.ts";
 import type { IpAddress } from "#src/model/ip.ts";
 import type { ApprovedRanges, NodeFacts } from "#src/model/tunnel.ts";
 import { byAge } from "./age.ts";
 import { BlockOwners } from "./block-owners.ts";
+import { FindingList } from "./finding-list.ts";
 
 /** A node's part of the approved ranges. */
 export interface NodeShare {
@@ -29,60 +30,69 @@ export const shareApproved = (facts: {
   readonly ranges: ApprovedRanges;
   readonly nodes: readonly NodeFacts[];
 }): ApprovedShares => {
-  const owners = { nodes: new BlockOwners(), pods: new BlockOwners() };
-  const findings: Finding[] = [];
+  const addressRegister = newRegister("address", facts.ranges.nodes);
+  const podRegister = newRegister("pod CIDR", facts.ranges.pods);
+  const findings = new FindingList();
   const shares = new Map<string, NodeShare>();
-  for (const node of facts.nodes.toSorted(byAge)) {
-    const addresses = node.addresses.filter((address) => {
-      const claim = {
-        node,
-        block: hostCidr(address),
-        ranges: facts.ranges.nodes,
-        word: "address",
-      } as const;
-      return grant(claim, owners.nodes, findings).length > 0;
-    });
-    const podCidrs = node.podCidrs.flatMap((block) =>
-      grant({ node, block, ranges: facts.ranges.pods, word: "pod CIDR" }, owners.pods, findings),
+  for (const { name, addresses, podCidrs } of facts.nodes.toSorted(byAge)) {
+    const own = addresses.filter(
+      (address) =>
+        grant({ node: name, block: hostCidr(address), register: addressRegister, findings })
+          .length > 0,
     );
-    shares.set(node.name, {
-      node: node.name,
-      addresses: [...new Set(addresses)],
-      podCidrs: [...new Set(podCidrs)],
+    const ownPods = podCidrs.flatMap((block) =>
+      grant({ node: name, block, register: podRegister, findings }),
+    );
+    shares.set(name, {
+      node: name,
+      addresses: [...new Set(own)],
+      podCidrs: [...new Set(ownPods)],
     });
   }
-  return { shares, findings };
+  return { shares, findings: findings.all("the shoot's nodes") };
 };
 
-interface BlockClaim {
-  readonly node: NodeFacts;
-  readonly block: Cidr;
-  readonly ranges: readonly Cidr[];
+/** Who owns what of one kind of thing, and where it may be. */
+interface Register {
   readonly word: "address" | "pod CIDR";
+  readonly ranges: readonly KnownCidr[];
+  readonly owners: BlockOwners;
 }
 
+const newRegister = (word: Register["word"], ranges: readonly Cidr[]): Register => ({
+  word,
+  ranges: ranges.map(knownCidr),
+  owners: new BlockOwners(),
+});
+
 /** The parts of a block that the node gets; adds a finding for what it does not get. */
-const grant = (claim: BlockClaim, owners: BlockOwners, findings: Finding[]): Cidr[] => {
-  const { node, block, ranges, word } = claim;
-  const object = `Node ${node.name}`;
+const grant = (claim: {
+  readonly node: string;
+  readonly block: Cidr;
+  readonly register: Register;
+  readonly findings: FindingList;
+}): Cidr[] => {
+  const { node, register, findings } = claim;
+  const { word, ranges, owners } = register;
+  const block = knownCidr(claim.block);
+  const object = `Node ${node}`;
   const code = word === "address" ? "node-address" : "pod-cidr";
-  const parts = ranges.map((range) => intersect(range, block)).filter((part) => part !== null);
-  if (!parts.includes(block)) {
-    const cut = parts.length === 0 ? "is not carried" : `is cut to ${parts.join(", ")}`;
-    findings.push({
-      code: `${code}-not-approved`,
-      object,
-      message: `${object} has the ${word} ${block}, which is outside of the approved ranges ${ranges.join(", ")} and ${cut}: correct the node or the Tunnel`,
+  const parts = ranges.map((range) => intersectKnown(range, block)).filter((part) => part !== null);
+  if (!parts.some(({ cidr }) => cidr === block.cidr)) {
+    findings.add(() => {
+      const list = (blocks: readonly KnownCidr[]) => blocks.map(({ cidr }) => cidr).join(", ");
+      const cut = parts.length === 0 ? "is not carried" : `is cut to ${list(parts)}`;
+      const message = `${object} has the ${word} ${block.cidr}, which is outside of the approved ranges ${list(ranges)} and ${cut}: correct the node or the Tunnel`;
+      return { code: `${code}-not-approved`, object, message };
     });
   }
-  return parts.filter((part) => {
-    const result = owners.claim(part, node.name);
-    if (result.kind === "owned") return true;
-    findings.push({
-      code: `${code}-conflict`,
-      object,
-      message: `${object} has the ${word} ${part}, which overlaps ${result.block} of the older Node ${result.by}: ${result.by} keeps it until it withdraws`,
+  return parts.flatMap((part) => {
+    const result = owners.claim(part, node);
+    if (result.kind === "owned") return [part.cidr];
+    findings.add(() => {
+      const message = `${object} has the ${word} ${part.cidr}, which overlaps ${result.block} of the older Node ${result.by}: ${result.by} keeps it until it withdraws`;
+      return { code: `${code}-conflict`, object, message };
     });
-    return false;
+    return [];
   });
 };

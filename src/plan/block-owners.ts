@@ -1,16 +1,15 @@
 /** A register of disjoint CIDR blocks and who owns each: the first claimant of an address keeps it. */
 
 import {
-  cidrParts,
   compareParts,
+  intersectKnown,
   partsContain,
   type Cidr,
   type CidrParts,
+  type KnownCidr,
 } from "#src/model/cidr.ts";
 
-interface OwnedBlock {
-  readonly parts: CidrParts;
-  readonly cidr: Cidr;
+interface OwnedBlock extends KnownCidr {
   readonly owner: string;
 }
 
@@ -22,12 +21,12 @@ export type ClaimResult =
 export class BlockOwners {
   readonly #blocks: OwnedBlock[] = [];
 
-  /** Gives `cidr` to `owner` unless an address of it is taken; claiming one's own block again changes nothing. */
-  claim(cidr: Cidr, owner: string): ClaimResult {
-    const parts = cidrParts(cidr);
+  /** Gives a block to `owner` unless an address of it is taken; claiming one's own block again changes nothing. */
+  claim(wanted: KnownCidr, owner: string): ClaimResult {
+    const { cidr, parts } = wanted;
     const at = this.#position(parts);
-    const near = [this.#blocks[at - 1], this.#blocks[at]];
-    const rival = near.find((block) => block !== undefined && isOverlap(block.parts, parts));
+    const near = [this.#blocks[at - 1], this.#blocks[at]].filter((block) => block !== undefined);
+    const rival = near.find((block) => intersectKnown(block, wanted) !== null);
     if (rival === undefined) {
       this.#blocks.splice(at, 0, { parts, cidr, owner });
       return { kind: "owned" };
@@ -50,6 +49,3 @@ export class BlockOwners {
     return low;
   }
 }
-
-const isOverlap = (a: CidrParts, b: CidrParts): boolean =>
-  partsContain({ outer: a, inner: b }) || partsContain({ outer: b, inner: a });
