@@ -1,0 +1,94 @@
+/** The controller's command line: flags, defaults and their checks. */
+
+import { join } from "node:path";
+import { Command } from "commander";
+import type { LogLevel } from "#src/host/log.ts";
+import { addLogLevel, wholeNumber } from "#src/host/options.ts";
+import type { CredentialsSource } from "#src/host/kube/credentials.ts";
+import { kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
+
+export interface ControllerConfig {
+  /** Null: the service account of the pod. */
+  readonly seedKubeconfig: string | null;
+  /** Where to find a tunnel's shoot. */
+  readonly shootCredentials: (tunnel: TunnelName) => CredentialsSource;
+  /** Undefined: all namespaces. */
+  readonly namespace: string | undefined;
+  /** Undefined: all tunnels. */
+  readonly tunnel: string | undefined;
+  /** One pass over every tunnel, then the end. */
+  readonly once: boolean;
+  readonly statusAddress: string;
+  readonly statusPort: number;
+  readonly logLevel: LogLevel;
+}
+
+export interface TunnelName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+interface Flags {
+  readonly seedKubeconfig?: string;
+  readonly shootKubeconfig?: string;
+  readonly shootKubeconfigDir?: string;
+  readonly namespace?: string;
+  readonly tunnel?: string;
+  readonly once?: boolean;
+  readonly statusAddress: string;
+  readonly statusPort: number;
+  readonly logLevel: LogLevel;
+}
+
+/** Reads argv (without node and script). Prints help or the error and exits as commander does. */
+export const readControllerConfig = (
+  argv: readonly string[],
+  version: string,
+): ControllerConfig => {
+  const command = new Command("xylem-controller")
+    .description(
+      "Watches Tunnels in the seed: makes their secrets, tells each shoot its gateways, writes their status.",
+    )
+    .version(version)
+    .option(
+      "--seed-kubeconfig <file>",
+      "credentials for the seed's API server (default: the pod's service account)",
+    )
+    .option("--shoot-kubeconfig <file>", "credentials for the shoot of the one tunnel of --tunnel")
+    .option(
+      "--shoot-kubeconfig-dir <dir>",
+      "folder with a kubeconfig for each tunnel's shoot: NAMESPACE.TUNNEL.kubeconfig",
+    )
+    .option("--namespace <name>", "only Tunnels of this namespace (default: all)")
+    .option("--tunnel <name>", "only this Tunnel; needs --namespace")
+    .option("--once", "do one pass over every Tunnel and exit: 0 if all is as it should be, else 1")
+    .option("--status-address <ip>", "where /healthz, /readyz and /status listen", "127.0.0.1")
+    .option(
+      "--status-port <port>",
+      "port of them, 0: any",
+      wholeNumber({ from: 0, to: 65_535 }),
+      9448,
+    );
+  const flags = addLogLevel(command).parse([...argv], { from: "user" }).opts<Flags>();
+  if (flags.tunnel !== undefined && flags.namespace === undefined) {
+    command.error("error: --tunnel needs --namespace, the namespace of the Tunnel.");
+  }
+  const { shootKubeconfig: file, shootKubeconfigDir: dir } = flags;
+  if ((file === undefined) === (dir === undefined)) {
+    command.error("error: give one of --shoot-kubeconfig and --shoot-kubeconfig-dir.");
+  }
+  if (file !== undefined && flags.tunnel === undefined) {
+    command.error("error: --shoot-kubeconfig is for one shoot: name its Tunnel with --tunnel.");
+  }
+  return {
+    seedKubeconfig: flags.seedKubeconfig ?? null,
+    shootCredentials: (tunnel) =>
+      kubeconfigFile(file ?? join(dir ?? "", `${tunnel.namespace}.${tunnel.name}.kubeconfig`)),
+    namespace: flags.namespace,
+    tunnel: flags.tunnel,
+    once: flags.once ?? false,
+    statusAddress: flags.statusAddress,
+    statusPort: flags.statusPort,
+    logLevel: flags.logLevel,
+  };
+};

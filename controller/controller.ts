@@ -1,0 +1,133 @@
+/** Keeps one work loop for each Tunnel of the seed and one connection to each of their shoots. */
+
+import type { Clock } from "#src/ports/clock.ts";
+import { whatIsMissing } from "#src/host/kube/readings.ts";
+import type { Kube, Reflector } from "#src/ports/kube.ts";
+import { LEASES, TUNNELS } from "#src/ports/kube-resource.ts";
+import type { Log } from "#src/ports/log.ts";
+import type { Random } from "#src/ports/random.ts";
+import { type RunResult, WorkLoop } from "#src/reconcile/loop.ts";
+import { Shoot } from "./shoot.ts";
+import { passTunnel } from "./tunnel-pass.ts";
+import type { TunnelName } from "./config.ts";
+
+export interface ControllerParts {
+  readonly seed: Kube;
+  /** Opens a client for a tunnel's shoot; no byte is sent before its first call. */
+  readonly openShoot: (tunnel: TunnelName) => Kube;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly namespace: string | undefined;
+  readonly tunnel: string | undefined;
+}
+
+interface Kept {
+  readonly loop: WorkLoop;
+  shoot: Shoot | null;
+}
+
+export class Controller {
+  readonly #parts: ControllerParts;
+  readonly #tunnels: Reflector;
+  readonly #leases: Reflector;
+  readonly #kept = new Map<string, Kept>();
+
+  /** Starts to watch at once. */
+  constructor(parts: ControllerParts) {
+    this.#parts = parts;
+    const { seed, namespace, tunnel } = parts;
+    const scope = namespace === undefined ? {} : { namespace };
+    this.#tunnels = seed.reflect(TUNNELS, {
+      ...scope,
+      ...(tunnel === undefined ? {} : { fieldSelector: `metadata.name=${tunnel}` }),
+      onChange: () => {
+        this.#follow();
+      },
+    });
+    this.#leases = seed.reflect(LEASES, {
+      ...scope,
+      labelSelector:
+        tunnel === undefined
+          ? "app.kubernetes.io/managed-by=xylem"
+          : `xylem.dev/tunnel=${tunnel}`,
+      onChange: () => {
+        for (const { loop } of this.#kept.values()) loop.trigger("leases");
+      },
+    });
+  }
+
+  /** Null once the seed was listed; else the sentence that says why not. */
+  problem(): string | null {
+    return whatIsMissing("the seed's API server", [this.#tunnels, this.#leases]);
+  }
+
+  /** What the controller knows of each tunnel, for people. */
+  status(): object {
+    const tunnels = [...this.#kept].map(([name, { loop }]) => ({ name, result: loop.lastResult }));
+    return { seed: { tunnels: this.#tunnels.state, leases: this.#leases.state }, tunnels };
+  }
+
+  /** Runs every tunnel's pass once and answers their results by name. */
+  async once(): Promise<ReadonlyMap<string, RunResult | { readonly kind: "stopped" }>> {
+    await Promise.all([this.#tunnels.synced(), this.#leases.synced()]);
+    this.#follow();
+    const results = [...this.#kept].map(async ([name, { loop }]) => {
+      const outcome = await loop.settled(loop.trigger("once"));
+      return [name, outcome.result] as const;
+    });
+    return new Map(await Promise.all(results));
+  }
+
+  /** Ends all work; the statuses stay as they are. */
+  async stop(): Promise<void> {
+    this.#tunnels.stop();
+    this.#leases.stop();
+    await Promise.all([...this.#kept.keys()].map((key) => this.#forget(key)));
+  }
+
+  #follow(): void {
+    const items = this.#tunnels.items;
+    if (items === null) return;
+    for (const key of this.#kept.keys()) if (!items.has(key)) void this.#forget(key);
+    for (const [key, object] of items) {
+      const { namespace, name } = object.metadata;
+      if (namespace === undefined) continue;
+      const kept = this.#kept.get(key) ?? this.#keep(key, { namespace, name });
+      kept.loop.trigger("tunnel");
+    }
+  }
+
+  #keep(key: string, tunnel: TunnelName): Kept {
+    const { clock, random, log } = this.#parts;
+    const run = (): Promise<RunResult> => this.#pass(key, tunnel);
+    const loop = new WorkLoop({ name: `tunnel ${key}`, run, clock, random, log });
+    const kept: Kept = { loop, shoot: null };
+    this.#kept.set(key, kept);
+    return kept;
+  }
+
+  async #pass(key: string, tunnel: TunnelName): Promise<RunResult> {
+    const object = this.#tunnels.items?.get(key);
+    const kept = this.#kept.get(key);
+    const leases = this.#leases.items;
+    if (object === undefined || kept === undefined) return { kind: "reached" };
+    if (leases === null) {
+      return { kind: "retry", problem: this.problem() ?? "the seed's Leases are not listed yet" };
+    }
+    const shoot = (): Shoot => {
+      kept.shoot ??= new Shoot(this.#parts.openShoot(tunnel), (what) => {
+        kept.loop.trigger(what);
+      });
+      return kept.shoot;
+    };
+    return await passTunnel(this.#parts, { object, leases: [...leases.values()], shoot });
+  }
+
+  async #forget(key: string): Promise<void> {
+    const kept = this.#kept.get(key);
+    this.#kept.delete(key);
+    await kept?.loop.stop();
+    kept?.shoot?.close();
+  }
+}

@@ -1,0 +1,63 @@
+/** xylem-controller: makes what a Tunnel needs in the seed and in its shoot, and writes how it is. */
+
+import { realClock } from "#src/host/clock.ts";
+import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
+import { connectKube } from "#src/host/kube/rest.ts";
+import { openLog } from "#src/host/log.ts";
+import { type RunningProgram, runProgram } from "#src/host/program.ts";
+import { realRandom } from "#src/host/random.ts";
+import { startStatusServer } from "#src/host/status/status-server.ts";
+import { version } from "#src/host/version.ts";
+import { readControllerConfig } from "./config.ts";
+import { Controller } from "./controller.ts";
+import { runOnce } from "./once.ts";
+
+const config = readControllerConfig(process.argv.slice(2), version);
+const log = openLog({ level: config.logLevel, name: "xylem-controller" });
+
+const open = () => {
+  const userAgent = `xylem-controller/${version}`;
+  const common = { clock: realClock, random: realRandom, log, userAgent };
+  const seed = connectKube({
+    ...common,
+    credentials:
+      config.seedKubeconfig === null
+        ? inClusterCredentials({ env: process.env })
+        : kubeconfigFile(config.seedKubeconfig),
+  });
+  const controller = new Controller({
+    ...common,
+    seed,
+    openShoot: (tunnel) =>
+      connectKube({ ...common, credentials: config.shootCredentials(tunnel) }),
+    namespace: config.namespace,
+    tunnel: config.tunnel,
+  });
+  const close = async (): Promise<void> => {
+    await controller.stop();
+    seed.close();
+  };
+  return { controller, close };
+};
+
+const start = async (): Promise<RunningProgram> => {
+  const { controller, close } = open();
+  const server = await startStatusServer(
+    {
+      readiness: () => controller.problem(),
+      status: () => controller.status(),
+      metrics: () => Promise.resolve({ contentType: "text/plain", text: "" }),
+    },
+    { address: config.statusAddress, port: config.statusPort },
+  );
+  log.info({ version, statusPort: server.port }, "controller started");
+  return {
+    stop: async () => {
+      await close();
+      await server.close();
+    },
+  };
+};
+
+if (config.once) await runOnce(log, open());
+else await runProgram(log, start);

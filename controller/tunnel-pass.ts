@@ -1,0 +1,123 @@
+/** One pass over one Tunnel: secret, publication in the shoot, status; zero writes when nothing changed. */
+
+import { parseSlotLease } from "#src/codec/lease-codec.ts";
+import { parseTunnel } from "#src/codec/tunnel-codec.ts";
+import type { Tunnel } from "#src/model/tunnel.ts";
+import { slotAddresses } from "#src/plan/transit.ts";
+import { type GatewayStatus, type Publication, planTunnelStatus } from "#src/plan/tunnel-status.ts";
+import type { Clock } from "#src/ports/clock.ts";
+import { isHostError } from "#src/ports/host-error.ts";
+import type { Kube, KubeObject } from "#src/ports/kube.ts";
+import { TUNNELS } from "#src/ports/kube-resource.ts";
+import type { Log } from "#src/ports/log.ts";
+import type { Random } from "#src/ports/random.ts";
+import type { RunResult } from "#src/reconcile/loop.ts";
+import { ensureSlotKeys } from "./master-secret.ts";
+import type { Shoot } from "./shoot.ts";
+
+export interface TunnelPassParts {
+  readonly seed: Kube;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+export interface TunnelPassFacts {
+  readonly object: KubeObject;
+  readonly leases: readonly KubeObject[];
+  /** Opened at the first call: a Tunnel with a bad spec needs no shoot. */
+  readonly shoot: () => Shoot;
+}
+
+/** Runs the pass. Throws HostError when the seed's API server fails; the shoot's failures become the status. */
+export const passTunnel = async (
+  parts: TunnelPassParts,
+  facts: TunnelPassFacts,
+): Promise<RunResult> => {
+  const { object } = facts;
+  const spec = parseTunnel(object);
+  if (!spec.ok) {
+    await writeStatus(parts, facts, { kind: "pending", message: "the spec is not valid" });
+    return { kind: "rejected", problem: spec.problem };
+  }
+  const publication = await publish(parts, facts, spec.value);
+  await writeStatus(parts, facts, publication);
+  return publication.kind === "failed"
+    ? { kind: "retry", problem: publication.message }
+    : { kind: "reached" };
+};
+
+const publish = async (
+  parts: TunnelPassParts,
+  facts: TunnelPassFacts,
+  tunnel: Tunnel,
+): Promise<Publication> => {
+  const keys = await ensureSlotKeys({ kube: parts.seed, random: parts.random }, tunnel, facts.object);
+  if (!keys.ok) return { kind: "failed", message: keys.problem };
+  try {
+    const hasWritten = await facts.shoot().publish(tunnel, keys.value);
+    if (hasWritten) {
+      const name = `${tunnel.namespace}/${tunnel.name}`;
+      parts.log.info({ tunnel: name, slots: tunnel.slots }, "The shoot was told of its gateways");
+    }
+    return { kind: "published" };
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return { kind: "failed", message: `The shoot can't be told of its gateways: ${error.message}` };
+  }
+};
+
+const writeStatus = async (
+  parts: TunnelPassParts,
+  facts: TunnelPassFacts,
+  publication: Publication,
+): Promise<void> => {
+  const { object, leases } = facts;
+  const spec = parseTunnel(object);
+  const nowMs = parts.clock.wallMs();
+  const { status, isChanged } = planTunnelStatus({
+    generation: object.metadata.generation ?? 0,
+    spec,
+    publication,
+    gateways: spec.ok ? holdersOf(spec.value, leases, nowMs) : [],
+    agents: (spec.ok ? facts.shoot().agents() : null) ?? agentsBefore(object),
+    lastHandshakeMs: null,
+    previous: object["status"],
+    nowMs,
+  });
+  if (!isChanged) return;
+  const { namespace, name } = object.metadata;
+  const key = namespace === undefined ? { name } : { namespace, name };
+  await parts.seed.patchStatus(TUNNELS, key, { status });
+};
+
+/** Who holds which slot now: released and expired Leases are nobody's. */
+const holdersOf = (
+  tunnel: Tunnel,
+  leases: readonly KubeObject[],
+  nowMs: number,
+): readonly GatewayStatus[] =>
+  leases.flatMap((object) => {
+    const read = parseSlotLease(object);
+    if (!read.ok || object.metadata.namespace !== tunnel.namespace) return [];
+    const { slot, holder, gatewayName, expiresMs } = read.value;
+    if (read.value.tunnel !== tunnel.name || slot >= tunnel.slots) return [];
+    const [address] = slotAddresses(tunnel.transit, slot);
+    if (holder === null || expiresMs <= nowMs || address === undefined) return [];
+    return [{ slot, holder: gatewayName ?? holder, address }];
+  });
+
+/** What the status said last, while the shoot has not been listed. */
+const agentsBefore = (object: KubeObject): { readonly ready: number; readonly total: number } => {
+  const agents: unknown = member(object["status"], "agents");
+  const count = (name: string): number => {
+    const value = member(agents, name);
+    return typeof value === "number" ? value : 0;
+  };
+  return { ready: count("ready"), total: count("total") };
+};
+
+const member = (value: unknown, name: string): unknown =>
+  typeof value === "object" && value !== null
+    ? Object.getOwnPropertyDescriptor(value, name)?.value
+    : undefined;
