@@ -205,6 +205,8 @@ t.test("another slot's address replaces the old one, and each route has the new 
     "add address fd00:18::9/128",
     "add route 10.250.0.0/20 from 198.18.0.9",
     "add route fd00:222::/48 from fd00:18::9",
+    "remove route 10.250.0.0/20 on xylem0",
+    "remove route fd00:222::/48 on xylem0",
     "remove address 198.18.0.3/32",
     "remove address fd00:18::3/128",
   ]);
