@@ -7,6 +7,8 @@ import type { PrivateKey } from "#src/model/key.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
 import { type GatewayPlan, planGateway } from "#src/plan/gateway-plan.ts";
+import { proveRoute, provePath } from "#src/host/path-proof.ts";
+import { HostError } from "#src/ports/host-error.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { HostReport } from "#src/reconcile/host.ts";
 import { TunnelEnd, type TunnelEndPorts } from "#src/reconcile/tunnel-end.ts";
@@ -44,6 +46,11 @@ interface Identity {
   readonly privateKey: PrivateKey;
 }
 
+/** A node's port that answers or refuses; only the answer matters. */
+const KUBELET_PORT = 10_250;
+/** Longer than a path's replacement by a fresh source port, shorter than the patience of a readiness probe. */
+const PROOF_TIMEOUT_MS = 2_000;
+
 export class Gateway {
   readonly #parts: GatewayParts;
   readonly #end: TunnelEnd;
@@ -53,6 +60,8 @@ export class Gateway {
   #endpoint: Endpoint | null = null;
   #problem: string | null = "starting";
   #knownFindings = "";
+  /** A connection through the tunnel was answered, and nothing has spoken against it since. */
+  #isProven = false;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
@@ -135,11 +144,15 @@ export class Gateway {
       network: plan.network,
       firewall: plan.firewall,
     });
-    const [failure] = report.errors;
-    this.#problem =
-      failure?.message ?? (plan.agents.planned === 0 ? "no agent has registered yet" : null);
     this.#tell(plan.findings);
-    return report;
+    const [failure] = report.errors;
+    if (failure !== undefined) {
+      this.#problem = failure.message;
+      return report;
+    }
+    this.#problem = await this.#prove(plan);
+    if (this.#problem === null) return report;
+    return { ...report, errors: [new HostError("unproven", this.#problem)] };
   }
 
   /** Removes everything of ours from the pod's namespace; the slot is released by its owner. */
@@ -175,6 +188,20 @@ export class Gateway {
     return { ...plan, findings: [...nodes.findings, ...claims.findings, ...plan.findings] };
   }
 
+  /** Null: packets go through the tunnel and were answered. Only what was not proven yet is asked over the wire. */
+  async #prove({ network, agents }: GatewayPlan): Promise<string | null> {
+    if (agents.planned === 0) return "no agent has registered yet";
+    const relay = this.#parts.shoot.nodes().values.find(({ name }) => name === this.#relay.relay);
+    const [address] = relay?.addresses ?? [];
+    if (address === undefined) return "no node can be the relay: none is Ready and has an agent";
+    const sources = network.addresses.map((cidr) => cidr.replace(/\/\d+$/, ""));
+    const target = { address, port: KUBELET_PORT, timeoutMs: PROOF_TIMEOUT_MS, sources };
+    if (this.#isProven) return proveRoute(target);
+    const problem = await provePath(target);
+    this.#isProven = problem === null;
+    return problem;
+  }
+
   #wait(problem: string): HostReport {
     if (this.#problem !== problem) this.#parts.log.info({ problem }, "waiting");
     this.#problem = problem;
@@ -195,8 +222,11 @@ export class Gateway {
     log.debug({ event }, "data plane");
     switch (event.kind) {
       case "unanswered":
-      case "answered":
       case "failed":
+        this.#isProven = false;
+        trigger(event.kind);
+        return;
+      case "answered":
         trigger(event.kind);
         return;
       case "path":
