@@ -69,7 +69,9 @@ export const readControllerConfig = (
       wholeNumber({ from: 0, to: 65_535 }),
       9448,
     );
-  const flags = addLogLevel(command).parse([...argv], { from: "user" }).opts<Flags>();
+  const flags = addLogLevel(command)
+    .parse([...argv], { from: "user" })
+    .opts<Flags>();
   if (flags.tunnel !== undefined && flags.namespace === undefined) {
     command.error("error: --tunnel needs --namespace, the namespace of the Tunnel.");
   }

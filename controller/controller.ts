@@ -48,9 +48,7 @@ export class Controller {
     this.#leases = seed.reflect(LEASES, {
       ...scope,
       labelSelector:
-        tunnel === undefined
-          ? "app.kubernetes.io/managed-by=xylem"
-          : `xylem.dev/tunnel=${tunnel}`,
+        tunnel === undefined ? "app.kubernetes.io/managed-by=xylem" : `xylem.dev/tunnel=${tunnel}`,
       onChange: () => {
         for (const { loop } of this.#kept.values()) loop.trigger("leases");
       },

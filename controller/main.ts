@@ -28,8 +28,7 @@ const open = () => {
   const controller = new Controller({
     ...common,
     seed,
-    openShoot: (tunnel) =>
-      connectKube({ ...common, credentials: config.shootCredentials(tunnel) }),
+    openShoot: (tunnel) => connectKube({ ...common, credentials: config.shootCredentials(tunnel) }),
     namespace: config.namespace,
     tunnel: config.tunnel,
   });

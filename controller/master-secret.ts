@@ -1,6 +1,11 @@
 /** Makes a tunnel's master secret once and derives the public keys of its slots. */
 
-import { MASTER_BYTES, parseMasterSecret, publicKeyOf, slotPrivateKey } from "#src/host/slot-keys.ts";
+import {
+  MASTER_BYTES,
+  parseMasterSecret,
+  publicKeyOf,
+  slotPrivateKey,
+} from "#src/host/slot-keys.ts";
 import type { PublicKey } from "#src/model/key.ts";
 import { type Parsed, parsed } from "#src/model/parsed.ts";
 import { slotsUpTo } from "#src/model/slot.ts";

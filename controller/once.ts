@@ -19,7 +19,10 @@ export const runOnce = async (
   const results = await Promise.race([controller.once(), late.promise]);
   clearTimeout(timer);
   if (results === null) {
-    log.error({ status: controller.status() }, controller.problem() ?? "a Tunnel's pass takes too long");
+    log.error(
+      { status: controller.status() },
+      controller.problem() ?? "a Tunnel's pass takes too long",
+    );
   }
   for (const [tunnel, result] of results ?? []) {
     const problem = "problem" in result ? result.problem : null;

@@ -52,7 +52,11 @@ const publish = async (
   facts: TunnelPassFacts,
   tunnel: Tunnel,
 ): Promise<Publication> => {
-  const keys = await ensureSlotKeys({ kube: parts.seed, random: parts.random }, tunnel, facts.object);
+  const keys = await ensureSlotKeys(
+    { kube: parts.seed, random: parts.random },
+    tunnel,
+    facts.object,
+  );
   if (!keys.ok) return { kind: "failed", message: keys.problem };
   try {
     const hasWritten = await facts.shoot().publish(tunnel, keys.value);

@@ -15,7 +15,7 @@ const must = <T>(read: { ok: true; value: T } | { ok: false; problem: string }):
 
 const keyOf = (slot: number) => must(slotPrivateKey(master, must(parseSlot(slot))));
 
-t.test("a slot's key is HKDF of the master as docs/objects.md says, clamped", (t) => {
+void t.test("a slot's key is HKDF of the master as docs/objects.md says, clamped", (t) => {
   const pseudorandom = createHmac("sha256", Buffer.alloc(32)).update(master).digest();
   const info = Buffer.from("xylem slot key v1 7\u0001");
   const expected = createHmac("sha256", pseudorandom).update(info).digest();
@@ -26,16 +26,19 @@ t.test("a slot's key is HKDF of the master as docs/objects.md says, clamped", (t
   t.end();
 });
 
-t.test("a fixed master gives fixed public keys, for ever", (t) => {
+void t.test("a fixed master gives fixed public keys, for ever", (t) => {
   t.equal(publicKeyOf(keyOf(0)), "SjmWOSPIsL/Of6C8hBUZxen3UK7fTAXJjvney34oElE=");
   t.equal(publicKeyOf(keyOf(255)), "rEBCsFv/wTWgwHz9lrSMHIhiOtnOs+pWhkDULhdiSRI=");
   t.end();
 });
 
-t.test("a public key is what X25519 gives of node:crypto", (t) => {
+void t.test("a public key is what X25519 gives of node:crypto", (t) => {
   const alice = "77076d0a7318a57d3c16c17251b26645df9b3e1f4a4e29d2e3c8b4f3a1f0c92a";
   const key = must(parsePrivateKey(Uint8Array.fromHex(alice)));
-  const pkcs8 = Buffer.concat([Buffer.from("302e020100300506032b656e04220420", "hex"), key.bytes()]);
+  const pkcs8 = Buffer.concat([
+    Buffer.from("302e020100300506032b656e04220420", "hex"),
+    key.bytes(),
+  ]);
   const jwk = createPublicKey(
     createPrivateKey({ key: pkcs8, format: "der", type: "pkcs8" }),
   ).export({ format: "jwk" });
@@ -43,7 +46,7 @@ t.test("a public key is what X25519 gives of node:crypto", (t) => {
   t.end();
 });
 
-t.test("a Secret without a whole master is a problem that says what to do", (t) => {
+void t.test("a Secret without a whole master is a problem that says what to do", (t) => {
   const cases = [{}, { data: {} }, { data: { master: "AAAA" } }, { data: { master: 5 } }, null];
   for (const object of cases) {
     t.match(parseMasterSecret(object), { ok: false, problem: /delete the Secret/u });

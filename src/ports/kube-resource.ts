@@ -11,7 +11,11 @@ export const TUNNEL_GATEWAYS: KubeResource = {
   plural: "tunnelgateways",
   kind: "TunnelGateways",
 };
-export const TUNNEL_AGENTS: KubeResource = { ...XYLEM, plural: "tunnelagents", kind: "TunnelAgent" };
+export const TUNNEL_AGENTS: KubeResource = {
+  ...XYLEM,
+  plural: "tunnelagents",
+  kind: "TunnelAgent",
+};
 
 export const NODES: KubeResource = { ...CORE, plural: "nodes", kind: "Node", isNamespaced: false };
 export const SERVICES: KubeResource = {

@@ -63,7 +63,11 @@ export interface Kube {
   patch(resource: KubeResource, name: KubeName, patch: object): Promise<KubeObject>;
   patchStatus(resource: KubeResource, name: KubeName, patch: object): Promise<KubeObject>;
   /** Absent is success. A precondition that fails is `conflict`. */
-  delete(resource: KubeResource, name: KubeName, options?: { uid?: string; resourceVersion?: string }): Promise<void>;
+  delete(
+    resource: KubeResource,
+    name: KubeName,
+    options?: { uid?: string; resourceVersion?: string },
+  ): Promise<void>;
   /** Starts at once; see Reflector. */
   reflect(resource: KubeResource, options: ReflectOptions): Reflector;
   close(): void;

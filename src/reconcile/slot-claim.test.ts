@@ -44,15 +44,15 @@ const slotOf = (t: Test, claim: SlotClaim): number => {
   return claim.state.kind === "held" ? claim.state.slot : -1;
 };
 
-t.test("gateways that start together get different slots", async (t) => {
+void t.test("gateways that start together get different slots", async (t) => {
   const { clock, open } = world();
   const claims = ["a", "b", "c", "d", "e", "f", "g", "h"].map((identity) => open(identity));
   await clock.advance(MINUTE);
   const slots = claims.map((claim) => slotOf(t, claim));
-  t.strictSame(slots.toSorted(), [0, 1, 2, 3, 4, 5, 6, 7]);
+  t.strictSame(new Set(slots), new Set([0, 1, 2, 3, 4, 5, 6, 7]));
 });
 
-t.test("the claim is a Lease as docs/objects.md shows it", async (t) => {
+void t.test("the claim is a Lease as docs/objects.md shows it", async (t) => {
   const { clock, kube, open } = world();
   const claim = open("uid-1");
   await clock.advance(1);
@@ -67,19 +67,22 @@ t.test("the claim is a Lease as docs/objects.md shows it", async (t) => {
   });
 });
 
-t.test("a gateway without a free slot waits, says so, and gets one that is released", async (t) => {
-  const { clock, open } = world();
-  const first = open("a", { slots: 1 });
-  await clock.advance(1);
-  const second = open("b", { slots: 1 });
-  await clock.advance(MINUTE);
-  t.match(second.state, { kind: "claiming", problem: /no free slot.*raise spec\.slots/u });
-  await first.release();
-  await clock.advance(MINUTE);
-  t.equal(slotOf(t, second), 0);
-});
+void t.test(
+  "a gateway without a free slot waits, says so, and gets one that is released",
+  async (t) => {
+    const { clock, open } = world();
+    const first = open("a", { slots: 1 });
+    await clock.advance(1);
+    const second = open("b", { slots: 1 });
+    await clock.advance(MINUTE);
+    t.match(second.state, { kind: "claiming", problem: /no free slot.*raise spec\.slots/u });
+    await first.release();
+    await clock.advance(MINUTE);
+    t.equal(slotOf(t, second), 0);
+  },
+);
 
-t.test("a gateway that restarts with its identity resumes its slot", async (t) => {
+void t.test("a gateway that restarts with its identity resumes its slot", async (t) => {
   const { clock, open, kube } = world();
   const slot = await open("a").held();
   const again = open("a");
@@ -88,7 +91,7 @@ t.test("a gateway that restarts with its identity resumes its slot", async (t) =
   t.equal(kube.peekAll(LEASES).length, 1);
 });
 
-t.test("a remembered slot is held at once while the seed's API server is down", async (t) => {
+void t.test("a remembered slot is held at once while the seed's API server is down", async (t) => {
   const { clock, open, kube } = world();
   const memory = slotMemoryNone();
   const slot = await open("a", { memory }).held();
@@ -104,7 +107,7 @@ t.test("a remembered slot is held at once while the seed's API server is down", 
   t.match(again.state, { kind: "held", slot, problem: null });
 });
 
-t.test("an outdated or foreign memory is not believed", async (t) => {
+void t.test("an outdated or foreign memory is not believed", async (t) => {
   const { clock, open, kube } = world();
   const memory = slotMemoryNone();
   await open("a", { memory }).held();
@@ -118,7 +121,7 @@ t.test("an outdated or foreign memory is not believed", async (t) => {
   t.equal(broken.state.kind, "claiming");
 });
 
-t.test("a Lease is renewed every ten minutes and not in between", async (t) => {
+void t.test("a Lease is renewed every ten minutes and not in between", async (t) => {
   const { clock, open, kube } = world();
   open("a");
   await clock.advance(8 * MINUTE);
@@ -127,7 +130,7 @@ t.test("a Lease is renewed every ten minutes and not in between", async (t) => {
   t.ok(kube.writes.length >= 6 && kube.writes.length <= 8, `${kube.writes.length} writes`);
 });
 
-t.test("an expired Lease is taken over only when no slot is free", async (t) => {
+void t.test("an expired Lease is taken over only when no slot is free", async (t) => {
   const { clock, open, kube, lost, holders } = world();
   const dead = open("dead", { slots: 2 });
   await clock.advance(1);
@@ -142,24 +145,27 @@ t.test("an expired Lease is taken over only when no slot is free", async (t) => 
   const third = open("third", { slots: 2 });
   await clock.advance(1);
   t.equal(slotOf(t, third), slot);
-  t.strictSame(holders().toSorted(), ["second", "third"]);
+  t.strictSame(new Set(holders()), new Set(["second", "third"]));
   await clock.advance(11 * MINUTE);
   t.match(dead.state, { kind: "lost" });
   t.match(lost, [/is held by third now/u]);
 });
 
-t.test("a release deletes the Lease; a release while the API is down ends and keeps the memory", async (t) => {
-  const { clock, open, kube } = world();
-  const memory = slotMemoryNone();
-  const claim = open("a", { memory });
-  await clock.advance(1);
-  await claim.release();
-  t.equal(kube.peekAll(LEASES).length, 0);
-  t.equal(await memory.read(), null);
-  const next = open("a", { memory });
-  await clock.advance(1);
-  kube.breakDown();
-  await next.release();
-  t.type(await memory.read(), "string");
-  t.equal(clock.pending, 0, "no timer is left");
-});
+void t.test(
+  "a release deletes the Lease; a release while the API is down ends and keeps the memory",
+  async (t) => {
+    const { clock, open, kube } = world();
+    const memory = slotMemoryNone();
+    const claim = open("a", { memory });
+    await clock.advance(1);
+    await claim.release();
+    t.equal(kube.peekAll(LEASES).length, 0);
+    t.equal(await memory.read(), null);
+    const next = open("a", { memory });
+    await clock.advance(1);
+    kube.breakDown();
+    await next.release();
+    t.type(await memory.read(), "string");
+    t.equal(clock.pending, 0, "no timer is left");
+  },
+);

@@ -195,7 +195,10 @@ export class SlotClaim {
       return this.#lose(`Slot ${slot} is held by ${holder} now.`);
     }
     if (!(await this.#take({ slot, object }))) {
-      throw new HostError("conflict", `Lease ${namespace}/${name.name} changed while it was renewed.`);
+      throw new HostError(
+        "conflict",
+        `Lease ${namespace}/${name.name} changed while it was renewed.`,
+      );
     }
     if (this.#isOver()) return;
     this.#state = { kind: "held", slot, problem: null };

@@ -12,7 +12,7 @@ const open = () => {
   return { clock, kube: new FakeKube({ clock, log: new FakeLog() }) };
 };
 
-t.test("compliance", (t) => {
+void t.test("compliance", (t) => {
   kubeCompliance(t, () => {
     const { clock, kube } = open();
     return Promise.resolve({ kube, namespace: "fake", settle: () => clock.advance(50) });
@@ -20,7 +20,7 @@ t.test("compliance", (t) => {
   t.end();
 });
 
-t.test("the generation moves with the spec and not with the status", async (t) => {
+void t.test("the generation moves with the spec and not with the status", async (t) => {
   const { kube } = open();
   const name = { namespace: "a", name: "x" };
   await kube.create(TUNNELS, { metadata: name, spec: { mtu: 1380 } });
@@ -31,28 +31,31 @@ t.test("the generation moves with the spec and not with the status", async (t) =
   t.strictSame(withSpec["status"], { ready: true });
 });
 
-t.test("a scripted failure hits one call, an outage all of them until it is over", async (t) => {
-  const { clock, kube } = open();
-  kube.seed(CONFIG_MAPS, { metadata: { namespace: "a", name: "x" } });
-  kube.failNext("get", "server-error");
-  await t.rejects(kube.get(CONFIG_MAPS, { namespace: "a", name: "x" }), { code: "server-error" });
-  await kube.get(CONFIG_MAPS, { namespace: "a", name: "x" });
-  const reflector = kube.reflect(CONFIG_MAPS, { onChange: () => undefined });
-  await reflector.synced();
-  kube.breakDown();
-  await clock.advance(2_000);
-  t.match(reflector.state, { kind: "stale", problem: /outage/u });
-  await t.rejects(kube.list(CONFIG_MAPS), { code: "unreachable" });
-  kube.recover();
-  kube.seed(CONFIG_MAPS, { metadata: { namespace: "a", name: "y" } });
-  await clock.advance(60_000);
-  t.equal(reflector.state.kind, "live");
-  t.equal(reflector.items?.size, 2);
-  kube.close();
-  t.equal(clock.pending, 0);
-});
+void t.test(
+  "a scripted failure hits one call, an outage all of them until it is over",
+  async (t) => {
+    const { clock, kube } = open();
+    kube.seed(CONFIG_MAPS, { metadata: { namespace: "a", name: "x" } });
+    kube.failNext("get", "server-error");
+    await t.rejects(kube.get(CONFIG_MAPS, { namespace: "a", name: "x" }), { code: "server-error" });
+    await kube.get(CONFIG_MAPS, { namespace: "a", name: "x" });
+    const reflector = kube.reflect(CONFIG_MAPS, { onChange: () => undefined });
+    await reflector.synced();
+    kube.breakDown();
+    await clock.advance(2_000);
+    t.match(reflector.state, { kind: "stale", problem: /outage/u });
+    await t.rejects(kube.list(CONFIG_MAPS), { code: "unreachable" });
+    kube.recover();
+    kube.seed(CONFIG_MAPS, { metadata: { namespace: "a", name: "y" } });
+    await clock.advance(60_000);
+    t.equal(reflector.state.kind, "live");
+    t.equal(reflector.items?.size, 2);
+    kube.close();
+    t.equal(clock.pending, 0);
+  },
+);
 
-t.test("only writes that change something are counted", async (t) => {
+void t.test("only writes that change something are counted", async (t) => {
   const { kube } = open();
   const name = { namespace: "a", name: "x" };
   await kube.create(CONFIG_MAPS, { metadata: name, data: { a: "1" } });

@@ -137,9 +137,7 @@ export class FakeKube implements Kube {
   }
 
   replace(resource: KubeResource, object: KubeObject): Promise<KubeObject> {
-    return this.#update("replace", resource, object.metadata, (held) =>
-      withStatusOf(object, held),
-    );
+    return this.#update("replace", resource, object.metadata, (held) => withStatusOf(object, held));
   }
 
   replaceStatus(resource: KubeResource, object: KubeObject): Promise<KubeObject> {
@@ -304,7 +302,8 @@ export class FakeKube implements Kube {
     this.#uids += 1;
     const stored: KubeObject = {
       ...structuredClone(object),
-      apiVersion: resource.group === "" ? resource.version : `${resource.group}/${resource.version}`,
+      apiVersion:
+        resource.group === "" ? resource.version : `${resource.group}/${resource.version}`,
       kind: resource.kind,
       metadata: {
         creationTimestamp: new Date(this.#clock.wallMs()).toISOString().replace(/\.\d+/u, ""),

@@ -122,7 +122,9 @@ export const readStatus = (
     return {
       reason: "reason" in value && typeof value.reason === "string" ? value.reason : null,
       message:
-        "message" in value && typeof value.message === "string" ? value.message.slice(0, 500) : null,
+        "message" in value && typeof value.message === "string"
+          ? value.message.slice(0, 500)
+          : null,
     };
   } catch {
     return { reason: null, message: null };

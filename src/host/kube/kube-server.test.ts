@@ -31,7 +31,7 @@ const connect = () =>
     userAgent: "xylem-test/0",
   });
 
-t.test("compliance", options, async (t) => {
+void t.test("compliance", options, async (t) => {
   const admin = connect();
   await admin.create(NAMESPACES, { metadata: { name: NAMESPACE } }).catch(() => undefined);
   for (const left of await admin.list(CONFIG_MAPS, { namespace: NAMESPACE })) {

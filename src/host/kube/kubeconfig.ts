@@ -49,7 +49,10 @@ class Reading {
     if (data !== null) {
       const pem = Buffer.from(data, "base64").toString("utf8");
       if (pem.includes("-----BEGIN ")) return pem;
-      return this.fail(`${field}.${name}-data`, "is not a PEM in base64; encode the PEM file again");
+      return this.fail(
+        `${field}.${name}-data`,
+        "is not a PEM in base64; encode the PEM file again",
+      );
     }
     const path = this.text(fields, name, field);
     if (path === null) return null;
@@ -65,7 +68,8 @@ class Reading {
     const entries = root[list];
     if (!Array.isArray(entries)) return this.fail(list, "must be a list");
     const found: unknown = entries.find((e: unknown) => isFields(e) && e["name"] === name);
-    if (!isFields(found)) return this.fail(list, `has no entry named "${name}"; add it or fix the context`);
+    if (!isFields(found))
+      return this.fail(list, `has no entry named "${name}"; add it or fix the context`);
     const value = found[inner];
     if (value === undefined || value === null) return {};
     return isFields(value) ? value : this.fail(`${list}[${name}].${inner}`, "must be a map");
@@ -102,7 +106,10 @@ const parseAuth = async (reading: Reading, user: Fields, field: string): Promise
     }
   }
   if (user["username"] !== undefined || user["password"] !== undefined) {
-    reading.fail(`${field}.username`, "is basic authentication, which Kubernetes dropped; use a token");
+    reading.fail(
+      `${field}.username`,
+      "is basic authentication, which Kubernetes dropped; use a token",
+    );
   }
   const certificate = await reading.pem(user, "client-certificate", field);
   const key = await reading.pem(user, "client-key", field);
@@ -155,7 +162,10 @@ export const parseKubeconfig = async (options: {
   const userName = reading.text(context, "user", contextField);
   const user = userName === null ? {} : reading.entry(root, "users", "user", userName);
   if (cluster["proxy-url"] !== undefined) {
-    reading.fail(`${clusterField}.proxy-url`, "is not supported; the server must be reached directly");
+    reading.fail(
+      `${clusterField}.proxy-url`,
+      "is not supported; the server must be reached directly",
+    );
   }
   const ca = await reading.pem(cluster, "certificate-authority", clusterField);
   if (ca !== null) checkCertificates(reading, ca, `${clusterField}.certificate-authority`);
@@ -190,7 +200,10 @@ export const kubeconfigFile = (file: string): CredentialsSource => {
       } catch (cause) {
         if (isHostError(cause)) throw cause;
         const code = cause instanceof Error && "code" in cause ? String(cause.code) : "an error";
-        throw bad(`Kubeconfig ${file} can't be read (${code}); check the path and its mode.`, cause);
+        throw bad(
+          `Kubeconfig ${file} can't be read (${code}); check the path and its mode.`,
+          cause,
+        );
       }
     },
   };

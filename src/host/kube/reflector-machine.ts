@@ -261,7 +261,8 @@ const onPage = (
 
 const failureOfStream = (event: WatchEvent & { kind: "error" }): ReflectorFailure => {
   const message = `the watch ended with error ${event.code}: ${event.message}`;
-  const code = event.code === 410 ? "gone" : event.code === 429 ? "too-many-requests" : "server-error";
+  const code =
+    event.code === 410 ? "gone" : event.code === 429 ? "too-many-requests" : "server-error";
   return { code, message, retryAfterMs: null };
 };
 
@@ -271,7 +272,8 @@ const onWatched = (
   event: WatchEvent,
   moment: ReflectorMoment,
 ): ReflectorStep => {
-  if (event.kind === "error") return fail(machine, failureOfStream(event), phase.resourceVersion, moment);
+  if (event.kind === "error")
+    return fail(machine, failureOfStream(event), phase.resourceVersion, moment);
   const version =
     event.kind === "bookmark" ? event.resourceVersion : event.object.metadata.resourceVersion;
   const heard: ReflectorMachine = {

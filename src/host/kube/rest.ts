@@ -128,8 +128,7 @@ const objectVerbs = (transport: KubeTransport): Omit<Kube, "reflect" | "close"> 
 /** Items of lists and many objects in code have no kind of their own; bodies need it. */
 const withKind = (resource: KubeResource, object: KubeObject): KubeObject => ({
   ...object,
-  apiVersion:
-    resource.group === "" ? resource.version : `${resource.group}/${resource.version}`,
+  apiVersion: resource.group === "" ? resource.version : `${resource.group}/${resource.version}`,
   kind: resource.kind,
 });
 

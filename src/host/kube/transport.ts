@@ -203,7 +203,8 @@ export class KubeTransport {
         chunks.push(chunk);
       }
     } catch (error) {
-      if (isLate) throw this.#error(request, "timeout", `no full answer within ${limitMs / 1000} s`);
+      if (isLate)
+        throw this.#error(request, "timeout", `no full answer within ${limitMs / 1000} s`);
       if (error instanceof KubeError) throw error;
       throw this.#broken(request, error);
     } finally {
@@ -254,9 +255,14 @@ export class KubeTransport {
           return held.text;
         }
         const text = await readFile(auth.path, "utf8").catch((cause: unknown) => {
-          throw this.#error(request, "bad-credentials", `the token file ${auth.path} can't be read`, {
-            cause,
-          });
+          throw this.#error(
+            request,
+            "bad-credentials",
+            `the token file ${auth.path} can't be read`,
+            {
+              cause,
+            },
+          );
         });
         this.#token = { path: auth.path, text: text.trim(), readAtMs: nowMs };
         return this.#token.text;
