@@ -1,27 +1,41 @@
 /** Rules about address ranges that a tunnel's objects share (design.md, section 6). */
 
-import { parseCidr, cidrParts, containsIp, overlaps, sizeOf, type Cidr } from "#src/model/cidr.ts";
+import {
+  cidrFromParts,
+  cidrParts,
+  containsIp,
+  parseCidr,
+  overlaps,
+  sizeOf,
+  type Cidr,
+} from "#src/model/cidr.ts";
 import { valueOf } from "#src/model/parsed.ts";
 import type { ApprovedRanges } from "#src/model/tunnel.ts";
-import { fieldOf, FieldProblem, itemsOf, take, type Field } from "./fields.ts";
+import { fieldOf, FieldProblem, isAbsent, itemsOf, take, type Field } from "./fields.ts";
 import type { IpAddress } from "#src/model/ip.ts";
 
 const RANGES_MAX = 32;
+/** One a family. */
+const TRANSIT_MAX = 2;
 
 /** Ranges that no tunnel may carry or use, and what they are for (RFC 6890). 240.0.0.0/4 is not among them: shoots use it. */
 const RESERVED: readonly { readonly cidr: Cidr; readonly purpose: string }[] = [
-  ["0.0.0.0/8", "this network"],
-  ["127.0.0.0/8", "loopback"],
-  ["169.254.0.0/16", "link-local"],
-  ["224.0.0.0/4", "multicast"],
-  ["255.255.255.255/32", "broadcast"],
-  ["::/127", "unspecified and loopback"],
-  ["fe80::/10", "link-local"],
-  ["ff00::/8", "multicast"],
-].map(([text, purpose = ""]) => ({ cidr: valueOf(parseCidr(text)), purpose }));
-
-/** IPv4-mapped IPv6; the strict parser refuses its blocks, so it is made here. */
-const MAPPED = "::ffff:0.0.0.0/96" as Cidr;
+  ...[
+    ["0.0.0.0/8", "this network"],
+    ["127.0.0.0/8", "loopback"],
+    ["169.254.0.0/16", "link-local"],
+    ["224.0.0.0/4", "multicast"],
+    ["255.255.255.255/32", "broadcast"],
+    ["::/127", "unspecified and loopback"],
+    ["fe80::/10", "link-local"],
+    ["ff00::/8", "multicast"],
+  ].map(([text, purpose = ""]) => ({ cidr: valueOf(parseCidr(text)), purpose })),
+  // Made from its parts, because the strict parser refuses it.
+  {
+    cidr: cidrFromParts({ family: 6, base: 0xffff_0000_0000n, length: 96 }),
+    purpose: "IPv4-mapped IPv6",
+  },
+];
 
 interface PlacedCidr {
   readonly path: string;
@@ -32,16 +46,17 @@ interface PlacedCidr {
 export const takeRanges = (fields: {
   readonly ranges: Field;
   readonly transit: Field;
+  /** For an absent transit field; null: it must be there. */
   readonly transitStandard: readonly Cidr[] | null;
 }): { readonly ranges: ApprovedRanges; readonly transit: readonly Cidr[] } => {
   const nodes = takeBlocks(fieldOf(fields.ranges, "nodes"));
   const pods = takeBlocks(fieldOf(fields.ranges, "pods"));
   const services = takeBlocks(fieldOf(fields.ranges, "services"));
-  const isStandard =
-    fields.transitStandard !== null && itemsOf(fields.transit, { max: 2 }).length === 0;
-  const transit = isStandard
-    ? standardTransit(fields.transit.path, fields.transitStandard ?? [])
-    : takeTransit(fields.transit);
+  const { transitStandard } = fields;
+  const transit =
+    transitStandard !== null && isAbsent(fields.transit)
+      ? standardTransit(fields.transit.path, transitStandard)
+      : takeTransit(fields.transit);
   refuseOverlaps([...nodes, ...pods, ...services, ...transit]);
   const plain = (list: readonly PlacedCidr[]) => list.map(({ cidr }) => cidr);
   return {
@@ -53,16 +68,14 @@ export const takeRanges = (fields: {
 const standardTransit = (path: string, standard: readonly Cidr[]): PlacedCidr[] =>
   standard.map((cidr) => ({ path: `${path} (the default)`, cidr }));
 
-const takeBlocks = (field: Field): PlacedCidr[] => {
-  const items = itemsOf(field, { max: RANGES_MAX });
+const takeBlocks = (field: Field, max = RANGES_MAX): PlacedCidr[] => {
+  const items = itemsOf(field, { max });
   if (items.length === 0) {
     throw new FieldProblem(`${field.path} is empty: name at least one range`);
   }
   return items.map((item) => {
     const cidr = take(item, parseCidr);
-    const reserved = [...RESERVED, { cidr: MAPPED, purpose: "IPv4-mapped IPv6" }].find((range) =>
-      overlaps(range.cidr, cidr),
-    );
+    const reserved = RESERVED.find((range) => overlaps(range.cidr, cidr));
     if (reserved !== undefined) {
       throw new FieldProblem(
         `${item.path} ${cidr} overlaps ${reserved.cidr}, which is reserved (${reserved.purpose}): choose another range`,
@@ -73,11 +86,12 @@ const takeBlocks = (field: Field): PlacedCidr[] => {
 };
 
 const takeTransit = (field: Field): PlacedCidr[] => {
-  const blocks = takeBlocks(field);
+  const blocks = takeBlocks(field, TRANSIT_MAX);
   const families = blocks.map(({ cidr }) => cidrParts(cidr).family);
-  if (new Set(families).size !== families.length) {
+  const twice = families.find((family, at) => families.indexOf(family) !== at);
+  if (twice !== undefined) {
     throw new FieldProblem(
-      `${field.path} has more than one IPv${families[0]} range: at most one per family is allowed`,
+      `${field.path} has more than one IPv${twice} range: at most one per family is allowed`,
     );
   }
   return blocks;

@@ -115,6 +115,11 @@ const refused: { title: string; spec: object; want: RegExp; suggestion?: string 
     want: /169\.254\.0\.0\/16, which is reserved \(link-local\)/,
   },
   {
+    title: "an empty list of transit ranges",
+    spec: { transit: [] },
+    want: /spec\.transit is empty/,
+  },
+  {
     title: "two transit ranges of one family",
     spec: { transit: ["198.18.0.0/24", "198.19.0.0/24"] },
     want: /more than one IPv4 range/,

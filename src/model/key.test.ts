@@ -53,7 +53,7 @@ t.test("a private key of the wrong size or of zeros is refused", async (t) => {
 t.test("S4 a private key is not shown by string, JSON or inspect", async (t) => {
   const key = valueOf(parsePrivateKey(new Uint8Array(32).fill(0x61)));
   const shown = [
-    `${key}`,
+    String(key),
     JSON.stringify({ key: key }),
     inspect({ key: key }, { showHidden: true }),
   ];

@@ -86,7 +86,7 @@ t.test("S1 a node that copies another's public key is ignored", async (t) => {
 });
 
 t.test("agents that pick again in turn all end with an id of their own", async () => {
-  const names = fc.uniqueArray(fc.constantFrom(..."abcdefghijklmnop"), {
+  const names = fc.uniqueArray(fc.constantFrom(...Array.from("abcdefghijklmnop")), {
     minLength: 1,
     maxLength: 16,
   });
