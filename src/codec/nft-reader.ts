@@ -39,7 +39,9 @@ interface ReadRule {
 
 /** Reads `nft --json list table inet xylem`; null when the table is not in it. Never throws. */
 export function parseNft(listing: unknown): NftListing | null {
-  const items = list(object(listing)?.["nftables"]).map(object).filter((item) => item !== null);
+  const items = list(object(listing)?.["nftables"])
+    .map(object)
+    .filter((item) => item !== null);
   const tables = items.map((item) => object(item["table"])).filter((table) => table !== null);
   const ours = tables.find((table) => table["family"] === "inet" && table["name"] === NFT_TABLE);
   if (ours === undefined) return null;
@@ -255,7 +257,7 @@ function rangeCidrs(from: string, to: string): readonly Cidr[] | null {
   const width = family === 4 ? 32 : 128;
   const end = ipToBigint(last.value);
   const cidrs: Cidr[] = [];
-  for (let at = ipToBigint(first.value); at <= end; ) {
+  for (let at = ipToBigint(first.value); at <= end;) {
     let bits = 0;
     while (bits < width && isBlock({ at, bits: bits + 1, end })) bits++;
     const cidr = parseCidr(`${bigintToIp(at, family)}/${width - bits}`);

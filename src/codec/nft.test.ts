@@ -8,7 +8,7 @@ import type { FirewallChain, FirewallTable } from "#src/model/network.ts";
 import { parseNft } from "./nft-reader.ts";
 import { renderNft, renderNftRemoval } from "./nft.ts";
 
-t.test("a table is one transaction that replaces whatever was there", (t) => {
+void t.test("a table is one transaction that replaces whatever was there", (t) => {
   const table: FirewallTable = {
     interface: "xylem0",
     chains: [
@@ -42,46 +42,59 @@ t.test("a table is one transaction that replaces whatever was there", (t) => {
   t.end();
 });
 
-t.test("every rule has a counter and names our interface", (t) => {
+void t.test("every rule has a counter and names our interface", (t) => {
   fc.assert(
     fc.property(table(), (anyTable) => {
-      const rules = renderNft(anyTable).split("\n").filter((line) => line.includes("comment"));
-      return rules.every((line) => line.includes(" counter ") && line.includes(`"${anyTable.interface}"`));
+      const rules = renderNft(anyTable)
+        .split("\n")
+        .filter((line) => line.includes("comment"));
+      return rules.every(
+        (line) => line.includes(" counter ") && line.includes(`"${anyTable.interface}"`),
+      );
     }),
   );
   t.end();
 });
 
-t.test("the removal works whether or not the table is there", (t) => {
+void t.test("the removal works whether or not the table is there", (t) => {
   t.equal(renderNftRemoval(), "add table inet xylem\ndelete table inet xylem\n");
   t.end();
 });
 
-t.test("an interface name that could end the quotes is refused", (t) => {
+void t.test("an interface name that could end the quotes is refused", (t) => {
   for (const name of ["", 'x" accept', "a b", "x{", "sixteen-bytes-xx"]) {
     t.throws(() => renderNft({ interface: name, chains: [] }), RangeError, name);
   }
   t.end();
 });
 
-t.test("the text does not depend on the order or the cut of addresses", (t) => {
+void t.test("the text does not depend on the order or the cut of addresses", (t) => {
   const a = masquerade("10.0.0.0/25", "10.0.0.128/25", "10.1.0.0/16");
   const b = masquerade("10.1.0.0/16", "10.0.0.0/24", "10.0.0.7/32");
   t.equal(renderNft(a), renderNft(b));
   t.end();
 });
 
-t.test("what nft 1.0.6 printed is read back, ranges and single prefixes included", (t) => {
+void t.test("what nft 1.0.6 printed is read back, ranges and single prefixes included", (t) => {
   const listing = listingOf([
     rule("forward", [
       iif("xylem0"),
       match("!=", payload("ip", "daddr"), {
-        set: [{ range: ["10.0.0.0", "10.0.2.255"] }, "10.9.9.9", { prefix: { addr: "10.96.0.0", len: 16 } }],
+        set: [
+          { range: ["10.0.0.0", "10.0.2.255"] },
+          "10.9.9.9",
+          { prefix: { addr: "10.96.0.0", len: 16 } },
+        ],
       }),
       counter(7),
       { drop: null },
     ]),
-    rule("forward", [iif("xylem0"), match("==", { meta: { key: "nfproto" } }, "ipv6"), counter(2), { drop: null }]),
+    rule("forward", [
+      iif("xylem0"),
+      match("==", { meta: { key: "nfproto" } }, "ipv6"),
+      counter(2),
+      { drop: null },
+    ]),
     rule("forward", [
       match("==", { meta: { key: "oifname" } }, "xylem0"),
       match("in", { ct: { key: "state" } }, ["invalid", "new", "untracked"]),
@@ -117,22 +130,53 @@ for (const { name, expressions } of [
   { name: "no counter", expressions: [iif("xylem0"), replies, { accept: null }] },
   { name: "another verdict", expressions: [iif("xylem0"), replies, counter(0), { drop: null }] },
   { name: "no verdict", expressions: [iif("xylem0"), replies, counter(0)] },
-  { name: "something after the verdict", expressions: [iif("xylem0"), replies, counter(0), { accept: null }, counter(0)] },
-  { name: "one more test", expressions: [iif("xylem0"), iif("xylem0"), replies, counter(0), { accept: null }] },
-  { name: "a state more", expressions: [iif("xylem0"), match("in", { ct: { key: "state" } }, ["established", "new", "related"]), counter(0), { accept: null }] },
+  {
+    name: "something after the verdict",
+    expressions: [iif("xylem0"), replies, counter(0), { accept: null }, counter(0)],
+  },
+  {
+    name: "one more test",
+    expressions: [iif("xylem0"), iif("xylem0"), replies, counter(0), { accept: null }],
+  },
+  {
+    name: "a state more",
+    expressions: [
+      iif("xylem0"),
+      match("in", { ct: { key: "state" } }, ["established", "new", "related"]),
+      counter(0),
+      { accept: null },
+    ],
+  },
   { name: "no interface", expressions: [replies, counter(0), { accept: null }] },
-  { name: "a jump", expressions: [iif("xylem0"), replies, counter(0), { jump: { target: "theirs" } }] },
-  { name: "a limit", expressions: [iif("xylem0"), replies, { limit: { rate: 1 } }, counter(0), { accept: null }] },
-  { name: "one family of only-destinations alone", expressions: [iif("xylem0"), match("==", { meta: { key: "nfproto" } }, "ipv6"), counter(0), { drop: null }] },
+  {
+    name: "a jump",
+    expressions: [iif("xylem0"), replies, counter(0), { jump: { target: "theirs" } }],
+  },
+  {
+    name: "a limit",
+    expressions: [iif("xylem0"), replies, { limit: { rate: 1 } }, counter(0), { accept: null }],
+  },
+  {
+    name: "one family of only-destinations alone",
+    expressions: [
+      iif("xylem0"),
+      match("==", { meta: { key: "nfproto" } }, "ipv6"),
+      counter(0),
+      { drop: null },
+    ],
+  },
 ]) {
-  t.test(`a rule that we never write is foreign: ${name}`, (t) => {
+  void t.test(`a rule that we never write is foreign: ${name}`, (t) => {
     const listing = listingOf([rule("forward", expressions)]);
-    t.match(parseNft(listing), { foreignRules: 1, table: { chains: [{ hook: "forward", rules: [] }] } });
+    t.match(parseNft(listing), {
+      foreignRules: 1,
+      table: { chains: [{ hook: "forward", rules: [] }] },
+    });
     t.end();
   });
 }
 
-t.test("a rule of another interface in our table is foreign", (t) => {
+void t.test("a rule of another interface in our table is foreign", (t) => {
   const rules = ["xylem0", "eth0"].map((name) =>
     rule("forward", [iif(name), replies, counter(0), { accept: null }]),
   );
@@ -140,18 +184,27 @@ t.test("a rule of another interface in our table is foreign", (t) => {
   t.end();
 });
 
-t.test("a listing without our table is null", (t) => {
-  for (const listing of [null, 7, [], {}, { nftables: null }, { nftables: [{ table: { family: "ip", name: "xylem" } }] }]) {
+void t.test("a listing without our table is null", (t) => {
+  for (const listing of [
+    null,
+    7,
+    [],
+    {},
+    { nftables: null },
+    { nftables: [{ table: { family: "ip", name: "xylem" } }] },
+  ]) {
     t.equal(parseNft(listing), null);
   }
   t.end();
 });
 
-t.test("no listing, however broken, throws", (t) => {
+void t.test("no listing, however broken, throws", (t) => {
   const broken = fc.jsonValue({ maxDepth: 6 });
   fc.assert(
     fc.property(fc.array(broken), broken, (items, expressions) => {
-      parseNft({ nftables: [...ours(), ...items, { rule: { chain: "forward", expr: expressions } }] });
+      parseNft({
+        nftables: [...ours(), ...items, { rule: { chain: "forward", expr: expressions } }],
+      });
       parseNft(listingOf([rule("forward", items)]));
       parseNft(items);
     }),
@@ -201,7 +254,11 @@ function table(): fc.Arbitrary<FirewallTable> {
     fc.constant({ kind: "accept-replies", from: "tunnel" } as const),
     fc.constant({ kind: "drop-new", from: "tunnel" } as const),
     fc.constant({ kind: "drop-new-into", to: "tunnel" } as const),
-    fc.array(cidr()).map((destinations) => ({ kind: "only-destinations", from: "tunnel", destinations }) as const),
+    fc
+      .array(cidr())
+      .map(
+        (destinations) => ({ kind: "only-destinations", from: "tunnel", destinations }) as const,
+      ),
     fc.array(cidr()).map((sources) => ({ kind: "masquerade", from: "tunnel", sources }) as const),
   );
   const chain: fc.Arbitrary<FirewallChain> = fc.record({
@@ -216,10 +273,15 @@ function table(): fc.Arbitrary<FirewallTable> {
 
 function cidr(): fc.Arbitrary<Cidr> {
   return fc
-    .record({ family: fc.constantFrom<4 | 6>(4, 6), bits: fc.integer({ min: 1, max: 32 }), at: fc.nat(255) })
+    .record({
+      family: fc.constantFrom<4 | 6>(4, 6),
+      bits: fc.integer({ min: 1, max: 32 }),
+      at: fc.nat(255),
+    })
     .map(({ family, bits, at }) => {
       const width = family === 4 ? 32 : 128;
-      const base = ((BigInt(at) << BigInt(width - 8)) >> BigInt(width - bits)) << BigInt(width - bits);
+      const base =
+        ((BigInt(at) << BigInt(width - 8)) >> BigInt(width - bits)) << BigInt(width - bits);
       return cidrs(`${bigintToIp(base, family)}/${bits}`)[0] ?? fail();
     });
 }

@@ -40,7 +40,9 @@ const INTERFACE_NAME = /^[A-Za-z0-9_.-]{1,15}$/;
  */
 export function renderNft(table: FirewallTable): string {
   if (!INTERFACE_NAME.test(table.interface)) {
-    throw new RangeError(`Interface name ${JSON.stringify(table.interface)} is not usable in a rule.`);
+    throw new RangeError(
+      `Interface name ${JSON.stringify(table.interface)} is not usable in a rule.`,
+    );
   }
   const chains = table.chains.flatMap((chain) => renderChain(table.interface, chain));
   return [
@@ -93,9 +95,7 @@ function renderRule(interfaceName: string, rule: FirewallRule): readonly string[
         const sources = ofFamily(rule.sources, family);
         if (sources.length === 0) return [];
         const match = `${ipWord(family)} saddr ${renderSet(sources)}`;
-        return [
-          `${from} oifname != "${interfaceName}" ${match} counter masquerade ${comment}`,
-        ];
+        return [`${from} oifname != "${interfaceName}" ${match} counter masquerade ${comment}`];
       });
   }
 }

@@ -8,7 +8,13 @@ import { NftFirewall } from "#src/host/firewall/nft-firewall.ts";
 import { freshNamespace } from "#src/host/network/fresh-namespace.ts";
 import { NetlinkNetwork } from "#src/host/network/netlink-network.ts";
 import { reconcileHost, removeHost, type HostPorts } from "./host.ts";
-import { agentDesired, gatewayDesired, INTERFACE, openDevice, withAddresses } from "./host-samples.ts";
+import {
+  agentDesired,
+  gatewayDesired,
+  INTERFACE,
+  openDevice,
+  withAddresses,
+} from "./host-samples.ts";
 
 const namespace = freshNamespace(import.meta.filename);
 switch (namespace.kind) {
@@ -30,44 +36,63 @@ async function kernelTests(): Promise<void> {
   // Its first use leaves conntrack's own state in the namespace; both snapshots see the same.
   await removeHost({ network, firewall: new NftFirewall() });
 
-  for (const [kind, desired] of [["gateway", gatewayDesired], ["agent", agentDesired]] as const) {
-    await t.test(`W48 ${kind}: install, remove, install, remove leave the machine as it was`, async (t) => {
-      const before = snapshot();
-      for (let round = 0; round < 2; round++) {
-        const ports = await portsOf(kind, network);
-        const report = await reconcileHost(ports, desired);
-        t.strictSame(report.errors.map((e) => e.message), []);
-        t.not(snapshot(), before);
-        await ports.device.close();
-        t.strictSame((await removeHost(ports)).errors, []);
-        t.equal(snapshot(), before);
-      }
-    });
-
-    await t.test(`W57 ${kind}: passes over a reached state cause no netlink and no nft event`, async (t) => {
-      const ports = await portsOf(kind, network);
-      await reconcileHost(ports, desired);
-      const events = await eventsDuring(async () => {
-        for (let pass = 0; pass < 10; pass++) {
-          t.strictSame(await reconcileHost(ports, desired), { writes: 0, operations: [], errors: [] });
+  for (const [kind, desired] of [
+    ["gateway", gatewayDesired],
+    ["agent", agentDesired],
+  ] as const) {
+    await t.test(
+      `W48 ${kind}: install, remove, install, remove leave the machine as it was`,
+      async (t) => {
+        const before = snapshot();
+        for (let round = 0; round < 2; round++) {
+          const ports = await portsOf(kind, network);
+          const report = await reconcileHost(ports, desired);
+          t.strictSame(
+            report.errors.map((e) => e.message),
+            [],
+          );
+          t.not(snapshot(), before);
+          await ports.device.close();
+          t.strictSame((await removeHost(ports)).errors, []);
+          t.equal(snapshot(), before);
         }
-      });
-      t.strictSame(events, []);
-      await tearDown(ports);
-    });
+      },
+    );
 
-    await t.test(`T43 ${kind}: a second run over what the first left does only what is missing`, async (t) => {
-      const first = await portsOf(kind, network);
-      await reconcileHost(first, desired);
-      // Killed: the TUN goes with the process, the rest stays; then a new process begins.
-      await first.device.close();
-      const second = await portsOf(kind, network);
-      const report = await reconcileHost(second, desired);
-      t.strictSame(report.errors, []);
-      t.notOk(report.operations.includes("replace firewall table"), "the filter never went away");
-      t.equal((await reconcileHost(second, desired)).writes, 0);
-      await tearDown(second);
-    });
+    await t.test(
+      `W57 ${kind}: passes over a reached state cause no netlink and no nft event`,
+      async (t) => {
+        const ports = await portsOf(kind, network);
+        await reconcileHost(ports, desired);
+        const events = await eventsDuring(async () => {
+          for (let pass = 0; pass < 10; pass++) {
+            t.strictSame(await reconcileHost(ports, desired), {
+              writes: 0,
+              operations: [],
+              errors: [],
+            });
+          }
+        });
+        t.strictSame(events, []);
+        await tearDown(ports);
+      },
+    );
+
+    await t.test(
+      `T43 ${kind}: a second run over what the first left does only what is missing`,
+      async (t) => {
+        const first = await portsOf(kind, network);
+        await reconcileHost(first, desired);
+        // Killed: the TUN goes with the process, the rest stays; then a new process begins.
+        await first.device.close();
+        const second = await portsOf(kind, network);
+        const report = await reconcileHost(second, desired);
+        t.strictSame(report.errors, []);
+        t.notOk(report.operations.includes("replace firewall table"), "the filter never went away");
+        t.equal((await reconcileHost(second, desired)).writes, 0);
+        await tearDown(second);
+      },
+    );
   }
 
   await t.test("another slot's address replaces the old one in one pass", async (t) => {
@@ -86,17 +111,41 @@ async function kernelTests(): Promise<void> {
 
 async function driftTests(network: NetlinkNetwork): Promise<void> {
   for (const { name, command, operations } of [
-    { name: "a removed route", command: "ip route del 198.18.0.0/23", operations: ["add route 198.18.0.0/23"] },
-    { name: "a flushed table", command: "nft flush table inet xylem", operations: ["replace firewall table"] },
-    { name: "a flushed ruleset", command: "nft flush ruleset", operations: ["replace firewall table"] },
-    { name: "a foreign rule", command: "nft insert rule inet xylem forward accept", operations: ["replace firewall table"] },
+    {
+      name: "a removed route",
+      command: "ip route del 198.18.0.0/23",
+      operations: ["add route 198.18.0.0/23"],
+    },
+    {
+      name: "a flushed table",
+      command: "nft flush table inet xylem",
+      operations: ["replace firewall table"],
+    },
+    {
+      name: "a flushed ruleset",
+      command: "nft flush ruleset",
+      operations: ["replace firewall table"],
+    },
+    {
+      name: "a foreign rule",
+      command: "nft insert rule inet xylem forward accept",
+      operations: ["replace firewall table"],
+    },
     {
       name: "W37 rp_filter set to strict",
       command: `sysctl -qw net.ipv4.conf.${INTERFACE}.rp_filter=1`,
       operations: [`set sysctl net.ipv4.conf.${INTERFACE}.rp_filter 2`],
     },
-    { name: "another MTU", command: `ip link set ${INTERFACE} mtu 1500`, operations: ["set link mtu 1380 up"] },
-    { name: "a foreign address", command: `ip addr add 203.0.113.9/24 dev ${INTERFACE}`, operations: ["remove address 203.0.113.9/32", "add route 198.18.0.0/23"] },
+    {
+      name: "another MTU",
+      command: `ip link set ${INTERFACE} mtu 1500`,
+      operations: ["set link mtu 1380 up"],
+    },
+    {
+      name: "a foreign address",
+      command: `ip addr add 203.0.113.9/24 dev ${INTERFACE}`,
+      operations: ["remove address 203.0.113.9/32", "add route 198.18.0.0/23"],
+    },
   ]) {
     await t.test(`drift is repaired with the fewest writes: ${name}`, async (t: Test) => {
       const ports = await portsOf("agent", network);
@@ -127,7 +176,15 @@ async function tearDown(ports: HostPorts): Promise<void> {
 
 /** What W48 compares, without what counts by itself: handles, counters, interface numbers, random identifiers. */
 function snapshot(): string {
-  const parts = ["ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all", "ip addr", "ip link", "nft list ruleset"];
+  const parts = [
+    "ip rule",
+    "ip -6 rule",
+    "ip route show table all",
+    "ip -6 route show table all",
+    "ip addr",
+    "ip link",
+    "nft list ruleset",
+  ];
   const rpFilter = run(`sysctl -a -r \\.rp_filter$`);
   return [...parts.map(run), rpFilter]
     .join("\n")
@@ -153,7 +210,9 @@ async function eventsDuring(action: () => Promise<void>): Promise<readonly strin
 function monitor(line: string, events: string[]) {
   const [command = "", ...args] = line.split(" ");
   // Both write by line only to a terminal.
-  const child = spawn("stdbuf", ["-oL", command, ...args], { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn("stdbuf", ["-oL", command, ...args], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const waiters = new Set<{ name: string; resolve: () => void }>();
   createInterface({ input: child.stdout }).on("line", (text) => {
     events.push(`${command}: ${text}`);
@@ -161,7 +220,9 @@ function monitor(line: string, events: string[]) {
   });
   const poke = (name: string): void => {
     if (command === "nft") run(`nft add table inet ${name} ; delete table inet ${name}`);
-    else for (const verb of ["add", "del"]) run(`ip link ${verb} ${name} ${verb === "add" ? "type bridge" : ""}`.trim());
+    else
+      for (const verb of ["add", "del"])
+        run(`ip link ${verb} ${name} ${verb === "add" ? "type bridge" : ""}`.trim());
   };
   return {
     /** Pokes until the monitor has heard it. */

@@ -80,24 +80,34 @@ for (const { name, desired, want, operations } of [
     ],
   },
 ] as const) {
-  t.test(`${name}: one pass brings an empty machine to the desired state, the filter first`, async (t) => {
-    const { host, ports } = await machineFor(name);
-    const report = await reconcileHost(ports, desired);
-    t.strictSame(report, { writes: operations.length, operations, errors: [] });
-    t.equal(host.print(), want.trim());
-  });
+  void t.test(
+    `${name}: one pass brings an empty machine to the desired state, the filter first`,
+    async (t) => {
+      const { host, ports } = await machineFor(name);
+      const report = await reconcileHost(ports, desired);
+      t.strictSame(report, { writes: operations.length, operations, errors: [] });
+      t.equal(host.print(), want.trim());
+    },
+  );
 
-  t.test(`W57 ${name}: a desired state that is reached causes zero writes, pass after pass`, async (t) => {
-    const { host, ports } = await machineFor(name);
-    await reconcileHost(ports, desired);
-    const { writes } = host;
-    for (let pass = 0; pass < 10; pass++) {
-      t.strictSame(await reconcileHost(ports, desired), { writes: 0, operations: [], errors: [] });
-    }
-    t.equal(host.writes, writes);
-  });
+  void t.test(
+    `W57 ${name}: a desired state that is reached causes zero writes, pass after pass`,
+    async (t) => {
+      const { host, ports } = await machineFor(name);
+      await reconcileHost(ports, desired);
+      const { writes } = host;
+      for (let pass = 0; pass < 10; pass++) {
+        t.strictSame(await reconcileHost(ports, desired), {
+          writes: 0,
+          operations: [],
+          errors: [],
+        });
+      }
+      t.equal(host.writes, writes);
+    },
+  );
 
-  t.test(`W48 ${name}: removal leaves nothing, and again has nothing to do`, async (t) => {
+  void t.test(`W48 ${name}: removal leaves nothing, and again has nothing to do`, async (t) => {
     const { host, ports } = await machineFor(name);
     const before = new FakeHost().print();
     await reconcileHost(ports, desired);
@@ -108,7 +118,7 @@ for (const { name, desired, want, operations } of [
     t.strictSame(await removeHost(ports), { writes: 0, operations: [], errors: [] });
   });
 
-  t.test(`W49 ${name}: a fresh namespace is brought back without an event`, async (t) => {
+  void t.test(`W49 ${name}: a fresh namespace is brought back without an event`, async (t) => {
     const { host: first, ports: before } = await machineFor(name);
     await reconcileHost(before, desired);
     const { host: second, ports: after } = await machineFor(name);
@@ -120,27 +130,29 @@ for (const { name, desired, want, operations } of [
 for (const { name, drift, operations } of [
   {
     name: "a removed route",
-    drift: (host: FakeHost) => host.network.dropRoutes(gatewayDesired.network.routes[0]?.destination ?? fail()),
+    drift: async (host: FakeHost) =>
+      host.network.dropRoutes(gatewayDesired.network.routes[0]?.destination ?? fail()),
     operations: ["add route 10.250.0.0/20 from 198.18.0.3"],
   },
   {
     name: "flushed rules",
-    drift: (host: FakeHost) => host.firewall.flush(),
+    drift: async (host: FakeHost) => host.firewall.flush(),
     operations: ["replace firewall table"],
   },
   {
     name: "a flushed ruleset",
-    drift: (host: FakeHost) => host.firewall.flushRuleset(),
+    drift: async (host: FakeHost) => host.firewall.flushRuleset(),
     operations: ["replace firewall table"],
   },
   {
     name: "a foreign rule in our table",
-    drift: (host: FakeHost) => host.firewall.addForeignRule(),
+    drift: async (host: FakeHost) => host.firewall.addForeignRule(),
     operations: ["replace firewall table"],
   },
   {
     name: "a link that somebody took down",
-    drift: (host: FakeHost) => host.network.apply("xylem0", { kind: "set-link", mtu: 1500, up: false }),
+    drift: (host: FakeHost) =>
+      host.network.apply("xylem0", { kind: "set-link", mtu: 1500, up: false }),
     operations: [
       "set link mtu 1380 up",
       "add route 10.250.0.0/20 from 198.18.0.3",
@@ -148,7 +160,7 @@ for (const { name, drift, operations } of [
     ],
   },
 ]) {
-  t.test(`drift is repaired with the fewest writes: ${name}`, async (t) => {
+  void t.test(`drift is repaired with the fewest writes: ${name}`, async (t) => {
     const { host, ports } = await machineFor("gateway");
     await reconcileHost(ports, gatewayDesired);
     const before = host.print();
@@ -160,7 +172,7 @@ for (const { name, drift, operations } of [
   });
 }
 
-t.test("W37 a changed rp_filter of our interface is set back", async (t) => {
+void t.test("W37 a changed rp_filter of our interface is set back", async (t) => {
   const { host, ports } = await machineFor("agent");
   await reconcileHost(ports, agentDesired);
   host.network.setSysctl("net.ipv4.conf.xylem0.rp_filter", "1");
@@ -168,103 +180,138 @@ t.test("W37 a changed rp_filter of our interface is set back", async (t) => {
   t.strictSame(report.operations, ["set sysctl net.ipv4.conf.xylem0.rp_filter 2"]);
 });
 
-t.test("one failure does not stop the others, and the next pass does only what is missing", async (t) => {
-  const { host, ports } = await machineFor("gateway");
-  host.network.faults.add("add-address", new HostError("io", "no memory"), 1);
-  const first = await reconcileHost(ports, gatewayDesired);
-  t.match(first.errors.map((e) => e.message), ["no memory", /Add route 10\.250\.0\.0\/20/]);
-  t.ok(first.operations.includes("add route fd00:222::/48 from fd00:18::3"));
-  t.ok(first.operations.includes("add 1 peer"));
-  const second = await reconcileHost(ports, gatewayDesired);
-  t.strictSame(second, {
-    writes: 2,
-    operations: ["add address 198.18.0.3/32", "add route 10.250.0.0/20 from 198.18.0.3"],
-    errors: [],
-  });
-  t.equal(host.print(), GATEWAY_TEXT.trim());
-});
-
-t.test("without a filter no route and no peer is set: nothing is open for a moment", async (t) => {
-  for (const call of ["observe", "replace"]) {
+void t.test(
+  "one failure does not stop the others, and the next pass does only what is missing",
+  async (t) => {
     const { host, ports } = await machineFor("gateway");
-    host.firewall.faults.add(call, new HostError("no-nft", "install nftables"));
-    const report = await reconcileHost(ports, gatewayDesired);
-    t.strictSame(report.errors.map((e) => e.code), ["no-nft"]);
-    t.equal(report.writes, 0);
-    t.notMatch(host.print(), /^route|peer/m);
-  }
-});
+    host.network.faults.add("add-address", new HostError("io", "no memory"), 1);
+    const first = await reconcileHost(ports, gatewayDesired);
+    t.match(
+      first.errors.map((e) => e.message),
+      ["no memory", /Add route 10\.250\.0\.0\/20/],
+    );
+    t.ok(first.operations.includes("add route fd00:222::/48 from fd00:18::3"));
+    t.ok(first.operations.includes("add 1 peer"));
+    const second = await reconcileHost(ports, gatewayDesired);
+    t.strictSame(second, {
+      writes: 2,
+      operations: ["add address 198.18.0.3/32", "add route 10.250.0.0/20 from 198.18.0.3"],
+      errors: [],
+    });
+    t.equal(host.print(), GATEWAY_TEXT.trim());
+  },
+);
 
-t.test("another slot's address replaces the old one, and each route has the new source", async (t) => {
-  const { host, ports } = await machineFor("gateway");
-  const moved = withAddresses(gatewayDesired, { v4: "198.18.0.9", v6: "fd00:18::9" });
-  await reconcileHost(ports, gatewayDesired);
-  const report = await reconcileHost(ports, moved);
-  t.strictSame(report.operations, [
-    "add address 198.18.0.9/32",
-    "add address fd00:18::9/128",
-    "add route 10.250.0.0/20 from 198.18.0.9",
-    "add route fd00:222::/48 from fd00:18::9",
-    "remove route 10.250.0.0/20 on xylem0",
-    "remove route fd00:222::/48 on xylem0",
-    "remove address 198.18.0.3/32",
-    "remove address fd00:18::3/128",
-  ]);
-  t.equal(host.print(), GATEWAY_TEXT.trim().replaceAll("198.18.0.3", "198.18.0.9").replaceAll("18::3", "18::9"));
-  t.equal((await reconcileHost(ports, moved)).writes, 0);
-});
+void t.test(
+  "without a filter no route and no peer is set: nothing is open for a moment",
+  async (t) => {
+    for (const call of ["observe", "replace"]) {
+      const { host, ports } = await machineFor("gateway");
+      host.firewall.faults.add(call, new HostError("no-nft", "install nftables"));
+      const report = await reconcileHost(ports, gatewayDesired);
+      t.strictSame(
+        report.errors.map((e) => e.code),
+        ["no-nft"],
+      );
+      t.equal(report.writes, 0);
+      t.notMatch(host.print(), /^route|peer/m);
+    }
+  },
+);
 
-t.test("IPv4 routes that go with the last IPv4 address are put back in the same pass", async (t) => {
-  const { host, ports } = await machineFor("agent");
-  await reconcileHost(ports, agentDesired);
-  const address = gatewayDesired.network.addresses[0] ?? fail();
-  await host.network.apply("xylem0", { kind: "add-address", address });
-  const report = await reconcileHost(ports, agentDesired);
-  t.strictSame(report.operations, ["remove address 198.18.0.3/32", "add route 198.18.0.0/23"]);
-});
+void t.test(
+  "another slot's address replaces the old one, and each route has the new source",
+  async (t) => {
+    const { host, ports } = await machineFor("gateway");
+    const moved = withAddresses(gatewayDesired, { v4: "198.18.0.9", v6: "fd00:18::9" });
+    await reconcileHost(ports, gatewayDesired);
+    const report = await reconcileHost(ports, moved);
+    t.strictSame(report.operations, [
+      "add address 198.18.0.9/32",
+      "add address fd00:18::9/128",
+      "add route 10.250.0.0/20 from 198.18.0.9",
+      "add route fd00:222::/48 from fd00:18::9",
+      "remove route 10.250.0.0/20 on xylem0",
+      "remove route fd00:222::/48 on xylem0",
+      "remove address 198.18.0.3/32",
+      "remove address fd00:18::3/128",
+    ]);
+    t.equal(
+      host.print(),
+      GATEWAY_TEXT.trim().replaceAll("198.18.0.3", "198.18.0.9").replaceAll("18::3", "18::9"),
+    );
+    t.equal((await reconcileHost(ports, moved)).writes, 0);
+  },
+);
 
-t.test("a device whose interface is gone is one error, not one per route", async (t) => {
+void t.test(
+  "IPv4 routes that go with the last IPv4 address are put back in the same pass",
+  async (t) => {
+    const { host, ports } = await machineFor("agent");
+    await reconcileHost(ports, agentDesired);
+    const address = gatewayDesired.network.addresses[0] ?? fail();
+    await host.network.apply("xylem0", { kind: "add-address", address });
+    const report = await reconcileHost(ports, agentDesired);
+    t.strictSame(report.operations, ["remove address 198.18.0.3/32", "add route 198.18.0.0/23"]);
+  },
+);
+
+void t.test("a device whose interface is gone is one error, not one per route", async (t) => {
   const { host, ports } = await machineFor("gateway");
   host.network.removeLink("xylem0");
   const report = await reconcileHost(ports, gatewayDesired);
-  t.strictSame(report.errors.map((e) => e.code), ["no-such-interface"]);
+  t.strictSame(
+    report.errors.map((e) => e.code),
+    ["no-such-interface"],
+  );
 });
 
-t.test("a broken invariant is thrown, not reported", async (t) => {
+void t.test("a broken invariant is thrown, not reported", async (t) => {
   const { host, ports } = await machineFor("gateway");
   host.network.observe = () => Promise.reject(new TypeError("x is undefined"));
   await t.rejects(reconcileHost(ports, gatewayDesired), TypeError);
 });
 
-t.test("T43 what a former run left is taken over or removed, nobody else's is touched", async (t) => {
-  const { host, ports } = await machineFor("gateway");
-  const other = agentDesired.network.routes[0] ?? fail();
-  await reconcileHost(ports, { ...gatewayDesired, firewall: agentDesired.firewall });
-  host.network.addLink("eth0");
-  await host.network.apply("eth0", { kind: "set-link", mtu: 1500, up: true });
-  await host.network.apply("eth0", { kind: "add-route", route: other });
-  host.network.addRouteOf({ interface: "eth0", destination: theirs, protocol: 3 });
-  const report = await reconcileHost(ports, gatewayDesired);
-  t.strictSame(report.operations, ["replace firewall table", "remove route 198.18.0.0/23 on eth0"]);
-  t.match(host.print(), `route ${theirs} dev eth0 proto 3`);
-  const removed = await removeHost(ports);
-  t.strictSame(removed.errors, []);
-  t.match(host.network.print().match(/^route.*$/gm), [`route ${theirs} dev eth0 proto 3`]);
-});
+void t.test(
+  "T43 what a former run left is taken over or removed, nobody else's is touched",
+  async (t) => {
+    const { host, ports } = await machineFor("gateway");
+    const other = agentDesired.network.routes[0] ?? fail();
+    await reconcileHost(ports, { ...gatewayDesired, firewall: agentDesired.firewall });
+    host.network.addLink("eth0");
+    await host.network.apply("eth0", { kind: "set-link", mtu: 1500, up: true });
+    await host.network.apply("eth0", { kind: "add-route", route: other });
+    host.network.addRouteOf({ interface: "eth0", destination: theirs, protocol: 3 });
+    const report = await reconcileHost(ports, gatewayDesired);
+    t.strictSame(report.operations, [
+      "replace firewall table",
+      "remove route 198.18.0.0/23 on eth0",
+    ]);
+    t.match(host.print(), `route ${theirs} dev eth0 proto 3`);
+    const removed = await removeHost(ports);
+    t.strictSame(removed.errors, []);
+    t.match(host.network.print().match(/^route.*$/gm), [`route ${theirs} dev eth0 proto 3`]);
+  },
+);
 
-t.test("removal goes on after a failure and takes the filter away last", async (t) => {
+void t.test("removal goes on after a failure and takes the filter away last", async (t) => {
   const { host, ports } = await machineFor("gateway");
   await reconcileHost(ports, gatewayDesired);
   host.network.faults.add("remove-address", new HostError("io", "busy"), 1);
   const report = await removeHost(ports);
-  t.strictSame(report.errors.map((e) => e.message), ["busy"]);
+  t.strictSame(
+    report.errors.map((e) => e.message),
+    ["busy"],
+  );
   t.equal(report.operations.at(-1), "remove firewall table");
   t.strictSame((await removeHost(ports)).operations, ["remove address 198.18.0.3/32"]);
 });
 
 const theirs = gatewayDesired.network.routes[1]?.destination ?? fail();
 
-async function machineFor(kind: "gateway" | "agent"): Promise<{ host: FakeHost; ports: HostPorts }> {
+async function machineFor(
+  kind: "gateway" | "agent",
+): Promise<{ host: FakeHost; ports: HostPorts }> {
   const host = new FakeHost();
   const device = await openDevice(host.devices, kind);
   return { host, ports: { network: host.network, firewall: host.firewall, device } };

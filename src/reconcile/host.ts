@@ -1,7 +1,12 @@
 /** Brings one machine to its desired state: observe, diff, apply, and tell what was really reached. */
 
 import type { DeviceDesired } from "#src/model/device.ts";
-import type { FirewallTable, NetworkDesired, NetworkObserved, NetworkOperation } from "#src/model/network.ts";
+import type {
+  FirewallTable,
+  NetworkDesired,
+  NetworkObserved,
+  NetworkOperation,
+} from "#src/model/network.ts";
 import { isSameFirewall } from "#src/plan/firewall-equal.ts";
 import { diffNetwork } from "#src/plan/network-diff.ts";
 import type { Device } from "#src/ports/device.ts";

@@ -10,17 +10,23 @@ import { WorkLoop, type RunResult, type Work, type WorkLoopOptions } from "./loo
 const reached: RunResult = { kind: "reached" };
 const retry: RunResult = { kind: "retry", problem: "the kernel is busy" };
 
-t.test("many triggers before the start give one run that is told each reason once", async (t) => {
-  const { loop, runs, clock } = makeLoop();
-  loop.trigger("node n1 changed");
-  loop.trigger("node n1 changed");
-  const revision = loop.trigger("node n2 changed");
-  await clock.advance(0);
-  t.match(await loop.settled(revision), { revision: 3, result: reached });
-  t.strictSame(runs.map((work) => work.reasons), [["node n1 changed", "node n2 changed"]]);
-});
+void t.test(
+  "many triggers before the start give one run that is told each reason once",
+  async (t) => {
+    const { loop, runs, clock } = makeLoop();
+    loop.trigger("node n1 changed");
+    loop.trigger("node n1 changed");
+    const revision = loop.trigger("node n2 changed");
+    await clock.advance(0);
+    t.match(await loop.settled(revision), { revision: 3, result: reached });
+    t.strictSame(
+      runs.map((work) => work.reasons),
+      [["node n1 changed", "node n2 changed"]],
+    );
+  },
+);
 
-t.test("a burst of different reasons is bounded", async (t) => {
+void t.test("a burst of different reasons is bounded", async (t) => {
   const { loop, runs, clock } = makeLoop();
   for (let i = 0; i < 1_000; i++) loop.trigger(`reason ${i}`);
   await clock.advance(0);
@@ -28,30 +34,33 @@ t.test("a burst of different reasons is bounded", async (t) => {
   t.equal(runs[0]?.revision, 1_000);
 });
 
-t.test("at most one run at a time: triggers during a run give exactly one more run", async (t) => {
-  const gates: PromiseWithResolvers<RunResult>[] = [];
-  const { loop, runs, clock } = makeLoop({
-    run: () => {
-      const gate = Promise.withResolvers<RunResult>();
-      gates.push(gate);
-      return gate.promise;
-    },
-  });
-  loop.trigger("first");
-  await clock.advance(0);
-  const late = loop.trigger("second");
-  loop.trigger("third");
-  await clock.advance(10_000);
-  t.equal(runs.length, 1, "the second run waits for the end of the first");
-  gates[0]?.resolve(reached);
-  await clock.advance(0);
-  t.equal(runs.length, 2);
-  t.strictSame(runs[1]?.reasons, ["second", "third"]);
-  gates[1]?.resolve(reached);
-  t.match(await loop.settled(late), { revision: 3 });
-});
+void t.test(
+  "at most one run at a time: triggers during a run give exactly one more run",
+  async (t) => {
+    const gates: PromiseWithResolvers<RunResult>[] = [];
+    const { loop, runs, clock } = makeLoop({
+      run: () => {
+        const gate = Promise.withResolvers<RunResult>();
+        gates.push(gate);
+        return gate.promise;
+      },
+    });
+    loop.trigger("first");
+    await clock.advance(0);
+    const late = loop.trigger("second");
+    loop.trigger("third");
+    await clock.advance(10_000);
+    t.equal(runs.length, 1, "the second run waits for the end of the first");
+    gates[0]?.resolve(reached);
+    await clock.advance(0);
+    t.equal(runs.length, 2);
+    t.strictSame(runs[1]?.reasons, ["second", "third"]);
+    gates[1]?.resolve(reached);
+    t.match(await loop.settled(late), { revision: 3 });
+  },
+);
 
-t.test("runs keep the least interval, however fast triggers come", async (t) => {
+void t.test("runs keep the least interval, however fast triggers come", async (t) => {
   const { loop, startsMs, clock } = makeLoop({ intervalMsMin: 100 });
   for (let i = 0; i < 100; i++) {
     loop.trigger("flood");
@@ -59,10 +68,13 @@ t.test("runs keep the least interval, however fast triggers come", async (t) => 
   }
   t.equal(startsMs.length, 11, "at 0, 100, ... 1,000 ms");
   const gaps = startsMs.slice(1).map((at, i) => at - (startsMs[i] ?? 0));
-  t.ok(gaps.every((gap) => gap >= 100), gaps.join());
+  t.ok(
+    gaps.every((gap) => gap >= 100),
+    gaps.join(),
+  );
 });
 
-t.test("without any trigger a good loop runs again at the resync", async (t) => {
+void t.test("without any trigger a good loop runs again at the resync", async (t) => {
   const { loop, runs, startsMs, clock } = makeLoop({ resyncMs: 60_000 });
   loop.trigger("start");
   await clock.advance(0);
@@ -71,27 +83,36 @@ t.test("without any trigger a good loop runs again at the resync", async (t) => 
   t.strictSame(runs.at(-1)?.reasons, ["resync"]);
 });
 
-t.test("failures are retried with a doubling, capped backoff that a success resets", async (t) => {
-  const results: RunResult[] = [retry, retry, retry, retry, retry, reached, retry];
-  const { loop, runs, startsMs, clock } = makeLoop({
-    run: async () => results.shift() ?? reached,
-    backoffMsMin: 500,
-    backoffMsMax: 3_000,
-    resyncMs: 60_000,
-  });
-  loop.trigger("start");
-  await clock.advance(9_000);
-  const gaps = startsMs.slice(1).map((at, i) => at - (startsMs[i] ?? 0));
-  t.strictSame(gaps, [375, 750, 1_500, 2_250, 2_250], "the middle of each jittered span");
-  t.strictSame(runs.map((work) => work.failures), [0, 1, 2, 3, 4, 5]);
-  await clock.advance(60_000);
-  t.equal(runs[6]?.failures, 0);
-  await clock.advance(375);
-  t.equal(runs[7]?.failures, 1);
-});
+void t.test(
+  "failures are retried with a doubling, capped backoff that a success resets",
+  async (t) => {
+    const results: RunResult[] = [retry, retry, retry, retry, retry, reached, retry];
+    const { loop, runs, startsMs, clock } = makeLoop({
+      run: async () => results.shift() ?? reached,
+      backoffMsMin: 500,
+      backoffMsMax: 3_000,
+      resyncMs: 60_000,
+    });
+    loop.trigger("start");
+    await clock.advance(9_000);
+    const gaps = startsMs.slice(1).map((at, i) => at - (startsMs[i] ?? 0));
+    t.strictSame(gaps, [375, 750, 1_500, 2_250, 2_250], "the middle of each jittered span");
+    t.strictSame(
+      runs.map((work) => work.failures),
+      [0, 1, 2, 3, 4, 5],
+    );
+    await clock.advance(60_000);
+    t.equal(runs[6]?.failures, 0);
+    await clock.advance(375);
+    t.equal(runs[7]?.failures, 1);
+  },
+);
 
-t.test("jitter spreads retries over the upper half of the backoff", async (t) => {
-  for (const { unit, wantMs } of [{ unit: 0, wantMs: 250 }, { unit: 0.999, wantMs: 499.75 }]) {
+void t.test("jitter spreads retries over the upper half of the backoff", async (t) => {
+  for (const { unit, wantMs } of [
+    { unit: 0, wantMs: 250 },
+    { unit: 0.999, wantMs: 499.75 },
+  ]) {
     const { loop, startsMs, clock } = makeLoop({
       run: async () => retry,
       random: { unit: () => unit, bytes: (count) => new Uint8Array(count) },
@@ -103,7 +124,7 @@ t.test("jitter spreads retries over the upper half of the backoff", async (t) =>
   }
 });
 
-t.test("a trigger during the backoff runs sooner, but never in a tight loop", async (t) => {
+void t.test("a trigger during the backoff runs sooner, but never in a tight loop", async (t) => {
   const results: RunResult[] = Array.from({ length: 20 }, () => retry);
   const { loop, startsMs, clock } = makeLoop({
     run: async () => results.shift() ?? reached,
@@ -117,7 +138,7 @@ t.test("a trigger during the backoff runs sooner, but never in a tight loop", as
   t.ok(startsMs.length >= 9 && startsMs.length <= 13, `${startsMs.length} runs in 5 s`);
 });
 
-t.test("a thrown HostError is a failure to retry, and its sentence is logged", async (t) => {
+void t.test("a thrown HostError is a failure to retry, and its sentence is logged", async (t) => {
   const { loop, log, clock } = makeLoop({
     run: async () => {
       throw new HostError("no-permission", "give the container NET_ADMIN");
@@ -129,7 +150,7 @@ t.test("a thrown HostError is a failure to retry, and its sentence is logged", a
   t.strictSame(log.messages("warn"), ["give the container NET_ADMIN"]);
 });
 
-t.test("any other error is a broken invariant and is not swallowed", async (t) => {
+void t.test("any other error is a broken invariant and is not swallowed", async (t) => {
   const broken: unknown[] = [];
   const { loop, clock } = makeLoop({
     run: async () => {
@@ -142,7 +163,7 @@ t.test("any other error is a broken invariant and is not swallowed", async (t) =
   t.match(broken, [{ message: "x is undefined" }]);
 });
 
-t.test("a bad spec is not retried until a trigger or the resync", async (t) => {
+void t.test("a bad spec is not retried until a trigger or the resync", async (t) => {
   const { loop, runs, clock } = makeLoop({
     run: async () => ({ kind: "rejected", problem: "ranges overlap" }),
     resyncMs: 60_000,
@@ -155,7 +176,7 @@ t.test("a bad spec is not retried until a trigger or the resync", async (t) => {
   t.equal(runs.length, 2);
 });
 
-t.test("stop waits for the running run, starts no more and leaves no timer", async (t) => {
+void t.test("stop waits for the running run, starts no more and leaves no timer", async (t) => {
   const gate = Promise.withResolvers<RunResult>();
   const { loop, runs, clock } = makeLoop({ run: () => gate.promise });
   loop.trigger("start");

@@ -41,13 +41,23 @@ const agent: DeviceOptions = {
   paths: 1,
 };
 
-const unchanged = { peersAdded: 0, peersUpdated: 0, peersRemoved: 0, steeringChanged: 0, conflicts: [] };
+const unchanged = {
+  peersAdded: 0,
+  peersUpdated: 0,
+  peersRemoved: 0,
+  steeringChanged: 0,
+  conflicts: [],
+};
 
 /** Adds the suite to `t`; `makeBench` gives a machine without devices each time. */
 export function deviceCompliance(t: Test, makeBench: () => Promise<DeviceBench>): void {
   const test = (
     name: string,
-    body: (t: Test, open: (options: DeviceOptions) => Promise<Device>, bench: DeviceBench) => Promise<void>,
+    body: (
+      t: Test,
+      open: (options: DeviceOptions) => Promise<Device>,
+      bench: DeviceBench,
+    ) => Promise<void>,
   ): void => {
     void t.test(name, async (t) => {
       const bench = await makeBench();
@@ -79,17 +89,27 @@ export function deviceCompliance(t: Test, makeBench: () => Promise<DeviceBench>)
 
   test("set is total and idempotent", async (t, open) => {
     const device = await open(gateway);
-    const peers = [peer({ key: KEYS.one }), peer({ key: KEYS.two, agentId: 5, allowedIps: ["10.2.0.0/24"] })];
+    const peers = [
+      peer({ key: KEYS.one }),
+      peer({ key: KEYS.two, agentId: 5, allowedIps: ["10.2.0.0/24"] }),
+    ];
     t.match(await device.set({ peers, steering: [] }), { ...unchanged, peersAdded: 2 });
     t.strictSame(await device.set({ peers, steering: [] }), unchanged);
     t.strictSame(keysOf(device.stats()), [KEYS.one, KEYS.two].toSorted());
-    t.match(await device.set({ peers: peers.slice(1), steering: [] }), { ...unchanged, peersRemoved: 1 });
+    t.match(await device.set({ peers: peers.slice(1), steering: [] }), {
+      ...unchanged,
+      peersRemoved: 1,
+    });
     t.strictSame(keysOf(device.stats()), [KEYS.two]);
   });
 
   test("stats say what was set, in canonical words", async (t, open) => {
     const device = await open(gateway);
-    const wanted = peer({ key: KEYS.one, endpoint: "[2001:db8::1]:51820", allowedIps: ["10.1.0.7/32", "fd00:1::/64"] });
+    const wanted = peer({
+      key: KEYS.one,
+      endpoint: "[2001:db8::1]:51820",
+      allowedIps: ["10.1.0.7/32", "fd00:1::/64"],
+    });
     await device.set({ peers: [wanted], steering: [] });
     const [held] = device.stats().peers;
     t.match(held, {
@@ -127,7 +147,11 @@ export function deviceCompliance(t: Test, makeBench: () => Promise<DeviceBench>)
 
   test("an agent holds its steering targets, totally and idempotently", async (t, open) => {
     const device = await open(agent);
-    const target = { agentId: must(parseAgentId(99)), publicKey: KEYS.three, endpoint: must(parseEndpoint("10.250.3.8:51820")) };
+    const target = {
+      agentId: must(parseAgentId(99)),
+      publicKey: KEYS.three,
+      endpoint: must(parseEndpoint("10.250.3.8:51820")),
+    };
     const peers = [peer({ key: KEYS.one, endpoint: null })];
     t.match(await device.set({ peers, steering: [target] }), { peersAdded: 1, steeringChanged: 1 });
     t.strictSame(await device.set({ peers, steering: [target] }), unchanged);
@@ -137,7 +161,10 @@ export function deviceCompliance(t: Test, makeBench: () => Promise<DeviceBench>)
 
   test("a second device of the same interface is refused, and the first lives on", async (t, open) => {
     const device = await open(gateway);
-    const error = await open(gateway).then(() => null, (e: unknown) => e);
+    const error = await open(gateway).then(
+      () => null,
+      (e: unknown) => e,
+    );
     t.ok(isHostError(error) && error.code === "interface-in-use", String(error));
     t.match(error, { message: /xylem0/ });
     t.equal(device.stats().interface, "xylem0");
@@ -146,7 +173,10 @@ export function deviceCompliance(t: Test, makeBench: () => Promise<DeviceBench>)
   test("a closed device refuses set with the code `closed`", async (t, open) => {
     const device = await open(gateway);
     await device.close();
-    const error = await device.set({ peers: [], steering: [] }).then(() => null, (e: unknown) => e);
+    const error = await device.set({ peers: [], steering: [] }).then(
+      () => null,
+      (e: unknown) => e,
+    );
     t.ok(isHostError(error) && error.code === "closed", String(error));
   });
 }

@@ -26,7 +26,10 @@ switch (namespace.kind) {
       t.teardown(() => socket.close());
       await once(socket, "listening");
       const error = await failureOf(new AddonDeviceFactory());
-      t.match(error, { code: "port-in-use", message: new RegExp(`UDP port 51820 .*pid ${process.pid}`) });
+      t.match(error, {
+        code: "port-in-use",
+        message: new RegExp(`UDP port 51820 .*pid ${process.pid}`),
+      });
     });
     break;
   case "outside":
@@ -45,7 +48,11 @@ if (namespace.kind !== "inside") {
     { code: "no-permission", want: "no-permission", says: /NET_ADMIN/ },
     { code: "port-in-use", want: "port-in-use", says: /UDP port 51820 is taken by/ },
     { code: "interface-in-use", want: "interface-in-use", says: /xylem0 is in use/ },
-    { code: "bad-config", want: "bad-config", says: /refuses the configuration of xylem0: what it said/ },
+    {
+      code: "bad-config",
+      want: "bad-config",
+      says: /refuses the configuration of xylem0: what it said/,
+    },
     { code: "closed", want: "closed", says: /xylem0 is closed/ },
     { code: "io", want: "io", says: /what it said/ },
     { code: "never-heard-of", want: "io", says: /what it said/ },
@@ -53,14 +60,21 @@ if (namespace.kind !== "inside") {
   ]) {
     void t.test(`the addon's code ${code} becomes a sentence that says what to do`, async (t) => {
       const error = Object.assign(new Error("what it said"), code === undefined ? {} : { code });
-      const devices = new AddonDeviceFactory(async () => ({ openDevice: () => Promise.reject(error) }));
+      const devices = new AddonDeviceFactory(async () => ({
+        openDevice: () => Promise.reject(error),
+      }));
       t.match(await failureOf(devices), { code: want, message: says });
     });
   }
 
   void t.test("an addon that can't be loaded is an error, not a crash", async (t) => {
-    const devices = new AddonDeviceFactory(() => Promise.reject(new Error("run npm run build:dataplane")));
-    t.match(await failureOf(devices), { code: "io", message: /can't be loaded: run npm run build:dataplane/ });
+    const devices = new AddonDeviceFactory(() =>
+      Promise.reject(new Error("run npm run build:dataplane")),
+    );
+    t.match(await failureOf(devices), {
+      code: "io",
+      message: /can't be loaded: run npm run build:dataplane/,
+    });
   });
 
   void t.test("events of the addon arrive in our types", async (t) => {
@@ -69,7 +83,13 @@ if (namespace.kind !== "inside") {
     const devices = new AddonDeviceFactory(async () => ({
       openDevice: async (_, onEvent) => {
         emit = onEvent;
-        return { set: () => Promise.reject(new Error("unused")), stats: () => { throw new Error("gone"); }, close: async () => undefined };
+        return {
+          set: () => Promise.reject(new Error("unused")),
+          stats: () => {
+            throw new Error("gone");
+          },
+          close: async () => undefined,
+        };
       },
     }));
     const events: DeviceEvent[] = [];
@@ -89,17 +109,20 @@ if (namespace.kind !== "inside") {
     t.throws(() => device.stats(), { code: "closed" });
   });
 
-  void t.test("the sockets of a port are found in /proc/net/udp, in any byte order of addresses", (t) => {
-    const table = [
-      "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops",
-      " 1000: 00000000:CA6C 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 77001 2 0000 0",
-      " 1001: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 77002 2 0000 0",
-    ].join("\n");
-    t.strictSame(inodesOfPort(table, 51_820), ["77001"]);
-    t.strictSame(inodesOfPort(table, 53), ["77002"]);
-    t.strictSame(inodesOfPort("", 53), []);
-    t.end();
-  });
+  void t.test(
+    "the sockets of a port are found in /proc/net/udp, in any byte order of addresses",
+    (t) => {
+      const table = [
+        "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops",
+        " 1000: 00000000:CA6C 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 77001 2 0000 0",
+        " 1001: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 77002 2 0000 0",
+      ].join("\n");
+      t.strictSame(inodesOfPort(table, 51_820), ["77001"]);
+      t.strictSame(inodesOfPort(table, 53), ["77002"]);
+      t.strictSame(inodesOfPort("", 53), []);
+      t.end();
+    },
+  );
 }
 
 const options: DeviceOptions = {
@@ -128,7 +151,10 @@ async function orWithoutAddon(found: Namespace): Promise<Namespace> {
     await import("#dataplane");
     return found;
   } catch (e) {
-    return { kind: "impossible", reason: `the data plane is not built: ${String(e).split("\n")[0]}` };
+    return {
+      kind: "impossible",
+      reason: `the data plane is not built: ${String(e).split("\n")[0]}`,
+    };
   }
 }
 

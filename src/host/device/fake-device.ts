@@ -41,13 +41,25 @@ export class FakeDeviceFactory implements DeviceFactory {
 
   async open(options: DeviceOptions, onEvent: (event: DeviceEvent) => void): Promise<FakeDevice> {
     this.faults.hit("open");
-    const isTaken = this.opened.some((d) => !d.isClosed && d.options.interface === options.interface);
+    const isTaken = this.opened.some(
+      (d) => !d.isClosed && d.options.interface === options.interface,
+    );
     if (isTaken) {
-      throw new HostError("interface-in-use", `Interface ${options.interface} is in use by another device.`);
+      throw new HostError(
+        "interface-in-use",
+        `Interface ${options.interface} is in use by another device.`,
+      );
     }
     this.#links?.addLink(options.interface, { mtu: options.mtu });
-    const port = options.listenPort === 0 ? FIRST_FREE_PORT + this.opened.length : options.listenPort;
-    const device = new FakeDevice({ options, port, onEvent, faults: this.faults, links: this.#links });
+    const port =
+      options.listenPort === 0 ? FIRST_FREE_PORT + this.opened.length : options.listenPort;
+    const device = new FakeDevice({
+      options,
+      port,
+      onEvent,
+      faults: this.faults,
+      links: this.#links,
+    });
     this.opened.push(device);
     return device;
   }
@@ -97,7 +109,12 @@ export class FakeDevice implements Device {
     const moved = [...keys].filter((key) => steering.get(key) !== this.#steering.get(key));
     this.#peers = peers;
     this.#steering = steering;
-    const changes = { peersAdded, peersUpdated, peersRemoved: gone.length, steeringChanged: moved.length };
+    const changes = {
+      peersAdded,
+      peersUpdated,
+      peersRemoved: gone.length,
+      steeringChanged: moved.length,
+    };
     if (Object.values(changes).some((count) => count > 0)) this.writes++;
     return { ...changes, conflicts };
   }
@@ -146,7 +163,8 @@ export class FakeDevice implements Device {
     const who =
       identity.kind === "gateway" ? `gateway slot ${identity.slot}` : `agent ${identity.agentId}`;
     const peers = this.stats().peers.map((peer) => {
-      const at = peer.endpoint === null ? "waits" : `${peer.endpoint.address} port ${peer.endpoint.port}`;
+      const at =
+        peer.endpoint === null ? "waits" : `${peer.endpoint.address} port ${peer.endpoint.port}`;
       const id = `agent ${peer.agentId} slot ${peer.slot}`;
       return `  peer ${peer.publicKey} ${id} ${at} allows ${peer.allowedIps.join(", ")}`;
     });

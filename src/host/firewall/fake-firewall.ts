@@ -49,7 +49,8 @@ export class FakeFirewall implements Firewall {
   /** The ruleset as text, for golden tests; what nft would be told. */
   print(): string {
     if (this.#held === null) return "no firewall table";
-    const foreign = this.#held.foreignRules === 0 ? "" : `${this.#held.foreignRules} foreign rules\n`;
+    const foreign =
+      this.#held.foreignRules === 0 ? "" : `${this.#held.foreignRules} foreign rules\n`;
     return foreign + renderNft(this.#held.table).split("\n").slice(2).join("\n").trimEnd();
   }
 }

@@ -50,7 +50,9 @@ export const agentTable: FirewallTable = {
     { hook: "output", rules: [{ kind: "drop-new-into", to: "tunnel" }] },
     {
       hook: "postrouting",
-      rules: [{ kind: "masquerade", from: "tunnel", sources: cidrs("198.18.0.0/23", "fd00:18::/64") }],
+      rules: [
+        { kind: "masquerade", from: "tunnel", sources: cidrs("198.18.0.0/23", "fd00:18::/64") },
+      ],
     },
   ],
 };
@@ -65,7 +67,9 @@ export function firewallCompliance(t: Test, makeBench: () => Promise<FirewallBen
     });
   };
 
-  test("an absent table is observed as null, and its removal is success", async (t, { firewall }) => {
+  test("an absent table is observed as null, and its removal is success", async (t, {
+    firewall,
+  }) => {
     t.equal(await firewall.observe(), null);
     await firewall.remove();
     t.equal(await firewall.observe(), null);
@@ -90,16 +94,21 @@ export function firewallCompliance(t: Test, makeBench: () => Promise<FirewallBen
     t.equal(rendered(observed?.table, gatewayTable), renderNft(gatewayTable));
   });
 
-  test("drift is seen: rules flushed by somebody else", async (t, { firewall, flush }) => {
+  test("drift is seen: rules flushed by somebody else", async (t, bench) => {
+    const { firewall } = bench;
     await firewall.replace(gatewayTable);
-    await flush();
+    await bench.flush();
     const observed = await firewall.observe();
-    t.strictSame(observed?.table.chains.flatMap((chain) => chain.rules), []);
+    t.strictSame(
+      observed?.table.chains.flatMap((chain) => chain.rules),
+      [],
+    );
   });
 
-  test("drift is seen: the whole ruleset flushed", async (t, { firewall, flushRuleset }) => {
+  test("drift is seen: the whole ruleset flushed", async (t, bench) => {
+    const { firewall } = bench;
     await firewall.replace(gatewayTable);
-    await flushRuleset();
+    await bench.flushRuleset();
     t.equal(await firewall.observe(), null);
   });
 
@@ -138,9 +147,15 @@ function tables(): readonly { name: string; table: FirewallTable }[] {
     { name: "an agent's", table: agentTable },
     { name: "one IPv4 source", table: masquerade("198.18.0.0/23") },
     { name: "one IPv6 host", table: masquerade("fd00:18::7/128") },
-    { name: "neighbours that nft merges", table: masquerade("10.0.0.0/25", "10.0.0.128/25", "10.0.1.0/24", "10.0.2.0/24") },
+    {
+      name: "neighbours that nft merges",
+      table: masquerade("10.0.0.0/25", "10.0.0.128/25", "10.0.1.0/24", "10.0.2.0/24"),
+    },
     { name: "prefixes inside others", table: masquerade("10.0.0.0/8", "10.96.0.0/16") },
-    { name: "a neighbour run that is no block", table: only("10.0.1.0/24", "10.0.2.0/23", "10.0.4.7/32", "fd00:1::/48", "fd00:2::/47") },
+    {
+      name: "a neighbour run that is no block",
+      table: only("10.0.1.0/24", "10.0.2.0/23", "10.0.4.7/32", "fd00:1::/48", "fd00:2::/47"),
+    },
     { name: "nowhere at all", table: only() },
     { name: "IPv6 only", table: only("fd00:222::/48") },
     { name: "half of all addresses", table: only("0.0.0.0/1", "8000::/1") },
@@ -149,7 +164,9 @@ function tables(): readonly { name: string; table: FirewallTable }[] {
 
 /** An empty chain has no rule that could name the interface. */
 const rendered = (table: FirewallTable | undefined, written: FirewallTable): string =>
-  table === undefined ? "no table" : renderNft({ ...table, interface: table.interface || written.interface });
+  table === undefined
+    ? "no table"
+    : renderNft({ ...table, interface: table.interface || written.interface });
 
 function cidrs(...texts: string[]): readonly Cidr[] {
   return texts.map((text) => {

@@ -18,8 +18,22 @@ import { agentTable, gatewayTable } from "./firewall-compliance.ts";
 import { NftFirewall } from "./nft-firewall.ts";
 
 const ADDRESSES = {
-  4: { seed: "198.18.0.1", pod: "10.222.5.2", podGateway: "10.222.5.1", stranger: "192.168.7.2", spoofed: "198.18.1.9", node: "198.18.0.254" },
-  6: { seed: "fd00:18::1", pod: "fd00:222:5::2", podGateway: "fd00:222:5::1", stranger: "fd00:7::2", spoofed: "fd00:18::9", node: "fd00:18::254" },
+  4: {
+    seed: "198.18.0.1",
+    pod: "10.222.5.2",
+    podGateway: "10.222.5.1",
+    stranger: "192.168.7.2",
+    spoofed: "198.18.1.9",
+    node: "198.18.0.254",
+  },
+  6: {
+    seed: "fd00:18::1",
+    pod: "fd00:222:5::2",
+    podGateway: "fd00:222:5::1",
+    stranger: "fd00:7::2",
+    spoofed: "fd00:18::9",
+    node: "fd00:18::254",
+  },
 } as const;
 const PORT = 9_000;
 /** Bounds a wait for what must come; what must not come is proven by a counter. */
@@ -61,59 +75,80 @@ async function packetTests(): Promise<void> {
       t.ok((await count(kind)) > before, `${kind} was hit`);
     };
 
-    await t.test(`agent IPv${family}: tunnel traffic reaches a pod with the node's own address as source`, async (t) => {
-      await firewall.replace(agentTable);
-      const pod = await listener(machines.pod, family);
-      machines.seed.send(at.pod);
-      t.equal(await pod.next(), at.podGateway);
-      t.ok((await count("masquerade")) > 0);
-      pod.stop();
-    });
+    await t.test(
+      `agent IPv${family}: tunnel traffic reaches a pod with the node's own address as source`,
+      async (t) => {
+        await firewall.replace(agentTable);
+        const pod = await listener(machines.pod, family);
+        machines.seed.send(at.pod);
+        t.equal(await pod.next(), at.podGateway);
+        t.ok((await count("masquerade")) > 0);
+        pod.stop();
+      },
+    );
 
-    await t.test(`W39 agent IPv${family}: traffic of other interfaces keeps its source, transit addresses included`, async (t) => {
-      await firewall.replace(agentTable);
-      const pod = await listener(machines.pod, family);
-      machines.stranger.send(at.pod, at.stranger);
-      t.equal(await pod.next(), at.stranger);
-      machines.stranger.send(at.pod, at.spoofed);
-      t.equal(await pod.next(), at.spoofed);
-      t.equal(await count("masquerade"), 0);
-      pod.stop();
-    });
+    await t.test(
+      `W39 agent IPv${family}: traffic of other interfaces keeps its source, transit addresses included`,
+      async (t) => {
+        await firewall.replace(agentTable);
+        const pod = await listener(machines.pod, family);
+        machines.stranger.send(at.pod, at.stranger);
+        t.equal(await pod.next(), at.stranger);
+        machines.stranger.send(at.pod, at.spoofed);
+        t.equal(await pod.next(), at.spoofed);
+        t.equal(await count("masquerade"), 0);
+        pod.stop();
+      },
+    );
 
-    await t.test(`agent IPv${family}: the tunnel reaches only the approved destinations`, async (t) => {
-      await firewall.replace(agentTable);
-      await counted(t, "only-destinations", () => machines.seed.send(at.stranger));
-      await counted(t, "only-destinations", () => machines.seed.send(at.stranger));
-    });
+    await t.test(
+      `agent IPv${family}: the tunnel reaches only the approved destinations`,
+      async (t) => {
+        await firewall.replace(agentTable);
+        await counted(t, "only-destinations", () => machines.seed.send(at.stranger));
+        await counted(t, "only-destinations", () => machines.seed.send(at.stranger));
+      },
+    );
 
-    await t.test(`agent IPv${family}: nothing new goes into the tunnel, from pods or from the node`, async (t) => {
-      await firewall.replace(agentTable);
-      await counted(t, "drop-new-into", () => machines.pod.send(at.seed));
-      await counted(t, "drop-new-into", () => node.send(at.seed));
-    });
+    await t.test(
+      `agent IPv${family}: nothing new goes into the tunnel, from pods or from the node`,
+      async (t) => {
+        await firewall.replace(agentTable);
+        await counted(t, "drop-new-into", () => machines.pod.send(at.seed));
+        await counted(t, "drop-new-into", () => node.send(at.seed));
+      },
+    );
 
-    await t.test(`agent IPv${family}: replies of the pod and of the node go into the tunnel`, async (t) => {
-      await firewall.replace(agentTable);
-      for (const [where, to] of [[machines.pod, at.pod], [node, at.node]] as const) {
-        const echo = await listener(where, family);
-        t.equal(machines.seed.ask(to), "hello");
-        echo.stop();
-      }
-    });
+    await t.test(
+      `agent IPv${family}: replies of the pod and of the node go into the tunnel`,
+      async (t) => {
+        await firewall.replace(agentTable);
+        for (const [where, to] of [
+          [machines.pod, at.pod],
+          [node, at.node],
+        ] as const) {
+          const echo = await listener(where, family);
+          t.equal(machines.seed.ask(to), "hello");
+          echo.stop();
+        }
+      },
+    );
 
-    await t.test(`gateway IPv${family}: the pod's own connections get answers, the tunnel begins nothing`, async (t) => {
-      await firewall.replace(gatewayTable);
-      const seed = await listener(machines.seed, family);
-      t.equal(node.ask(at.seed), "hello");
-      seed.stop();
-      t.ok((await count("accept-replies")) > 0);
-      await counted(t, "drop-new", () => machines.seed.send(at.node));
-      await counted(t, "drop-new", () => machines.seed.send(at.pod));
-      const pod = await listener(machines.pod, family);
-      t.equal(machines.stranger.ask(at.pod, at.stranger), "hello", "others are not filtered");
-      pod.stop();
-    });
+    await t.test(
+      `gateway IPv${family}: the pod's own connections get answers, the tunnel begins nothing`,
+      async (t) => {
+        await firewall.replace(gatewayTable);
+        const seed = await listener(machines.seed, family);
+        t.equal(node.ask(at.seed), "hello");
+        seed.stop();
+        t.ok((await count("accept-replies")) > 0);
+        await counted(t, "drop-new", () => machines.seed.send(at.node));
+        await counted(t, "drop-new", () => machines.seed.send(at.pod));
+        const pod = await listener(machines.pod, family);
+        t.equal(machines.stranger.ask(at.pod, at.stranger), "hello", "others are not filtered");
+        pod.stop();
+      },
+    );
   }
   await firewall.remove();
 }
@@ -154,9 +189,21 @@ async function machine(): Promise<Machine> {
 /** Draws the picture at the head of this file. */
 function wire(machines: Record<"seed" | "pod" | "stranger", Machine>): void {
   const links = [
-    { name: "xylem0", to: machines.seed, ends: { 4: ["198.18.0.254/24", "198.18.0.1/24"], 6: ["fd00:18::254/64", "fd00:18::1/64"] } },
-    { name: "pod0", to: machines.pod, ends: { 4: ["10.222.5.1/24", "10.222.5.2/24"], 6: ["fd00:222:5::1/64", "fd00:222:5::2/64"] } },
-    { name: "lan0", to: machines.stranger, ends: { 4: ["192.168.7.1/24", "192.168.7.2/24"], 6: ["fd00:7::1/64", "fd00:7::2/64"] } },
+    {
+      name: "xylem0",
+      to: machines.seed,
+      ends: { 4: ["198.18.0.254/24", "198.18.0.1/24"], 6: ["fd00:18::254/64", "fd00:18::1/64"] },
+    },
+    {
+      name: "pod0",
+      to: machines.pod,
+      ends: { 4: ["10.222.5.1/24", "10.222.5.2/24"], 6: ["fd00:222:5::1/64", "fd00:222:5::2/64"] },
+    },
+    {
+      name: "lan0",
+      to: machines.stranger,
+      ends: { 4: ["192.168.7.1/24", "192.168.7.2/24"], 6: ["fd00:7::1/64", "fd00:7::2/64"] },
+    },
   ];
   run([], "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
   run([], "ip link set lo up");
@@ -188,7 +235,10 @@ function wire(machines: Record<"seed" | "pod" | "stranger", Machine>): void {
 }
 
 /** Listens in a machine and echoes; `next` gives the source address of the next datagram. */
-async function listener(where: Place, family: 4 | 6): Promise<{ next(): Promise<string>; stop(): void }> {
+async function listener(
+  where: Place,
+  family: 4 | 6,
+): Promise<{ next(): Promise<string>; stop(): void }> {
   const script = `
     const socket = require("node:dgram").createSocket("udp${family}");
     socket.on("message", (text, from) => {

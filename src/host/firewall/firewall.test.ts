@@ -15,23 +15,28 @@ const namespace = freshNamespace(import.meta.filename);
 switch (namespace.kind) {
   case "inside":
     firewallCompliance(t, async () => nftBench());
-    void t.test("drift is seen: a table that is dormant, another policy, a foreign set", async (t) => {
-      const { firewall } = nftBench();
-      t.teardown(() => firewall.remove());
-      for (const change of [
-        "add table inet xylem { flags dormant ; }",
-        "add chain inet xylem input { policy drop ; }",
-        "add set inet xylem theirs { type ipv4_addr ; }",
-        "add chain inet xylem theirs",
-      ]) {
-        await firewall.replace(gatewayTable);
-        execFileSync("nft", [change]);
-        t.ok(((await firewall.observe())?.foreignRules ?? 0) > 0, change);
-      }
-    });
+    void t.test(
+      "drift is seen: a table that is dormant, another policy, a foreign set",
+      async (t) => {
+        const { firewall } = nftBench();
+        t.teardown(() => firewall.remove());
+        for (const change of [
+          "add table inet xylem { flags dormant ; }",
+          "add chain inet xylem input { policy drop ; }",
+          "add set inet xylem theirs { type ipv4_addr ; }",
+          "add chain inet xylem theirs",
+        ]) {
+          await firewall.replace(gatewayTable);
+          execFileSync("nft", [change]);
+          t.ok(((await firewall.observe())?.foreignRules ?? 0) > 0, change);
+        }
+      },
+    );
     void t.test("W39 tables of others are not touched", async (t) => {
       const { firewall } = nftBench();
-      execFileSync("nft", ["add table inet theirs { chain input { type filter hook input priority 0; counter ; } ; }"]);
+      execFileSync("nft", [
+        "add table inet theirs { chain input { type filter hook input priority 0; counter ; } ; }",
+      ]);
       const before = execFileSync("nft", ["list", "ruleset"], { encoding: "utf8" });
       await firewall.replace(gatewayTable);
       await firewall.remove();
@@ -55,9 +60,21 @@ if (namespace.kind !== "inside") {
   });
 
   const refusals = [
-    { says: "Error: Could not process rule: Operation not permitted", code: "no-permission", fix: /NET_ADMIN/ },
-    { says: "netlink: Error: cache initialization failed: Operation not permitted", code: "no-permission", fix: /NET_ADMIN/ },
-    { says: "Error: Could not process rule: Operation not supported", code: "unsupported", fix: /nft_masq/ },
+    {
+      says: "Error: Could not process rule: Operation not permitted",
+      code: "no-permission",
+      fix: /NET_ADMIN/,
+    },
+    {
+      says: "netlink: Error: cache initialization failed: Operation not permitted",
+      code: "no-permission",
+      fix: /NET_ADMIN/,
+    },
+    {
+      says: "Error: Could not process rule: Operation not supported",
+      code: "unsupported",
+      fix: /nft_masq/,
+    },
     { says: "Error: syntax error, unexpected newline", code: "io", fix: /syntax error/ },
     { says: "", code: "io", fix: /nft/ },
   ];

@@ -80,7 +80,11 @@ function nftError(what: string, stderr: string): HostError {
   if (/Operation not permitted|Permission denied/.test(stderr)) {
     return new HostError("no-permission", `${head}: give the container the capability NET_ADMIN.`);
   }
-  if (/Operation not supported|not supported|No such file or directory|Protocol not available/.test(stderr)) {
+  if (
+    /Operation not supported|not supported|No such file or directory|Protocol not available/.test(
+      stderr,
+    )
+  ) {
     return new HostError(
       "unsupported",
       `${head}: this kernel lacks a part of nftables; load nf_tables, nft_ct, nft_masq and nft_counter on the host.`,
@@ -92,7 +96,9 @@ function nftError(what: string, stderr: string): HostError {
 function spawnError(program: string, cause: Error): HostError {
   const isMissing = "code" in cause && cause.code === "ENOENT";
   return isMissing
-    ? new HostError("no-nft", `The program ${program} is missing: install the package nftables.`, { cause })
+    ? new HostError("no-nft", `The program ${program} is missing: install the package nftables.`, {
+        cause,
+      })
     : new HostError("io", `The program ${program} can't be started.`, { cause });
 }
 
@@ -100,6 +106,10 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
-    throw new HostError("io", "nft --json printed what is not JSON; it must be built with libjansson.", { cause });
+    throw new HostError(
+      "io",
+      "nft --json printed what is not JSON; it must be built with libjansson.",
+      { cause },
+    );
   }
 }

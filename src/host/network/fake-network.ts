@@ -3,7 +3,12 @@
 import type { Cidr } from "#src/model/cidr.ts";
 import { hostCidr } from "#src/model/cidr.ts";
 import type { IpAddress } from "#src/model/ip.ts";
-import type { NetworkDesired, NetworkObserved, NetworkOperation, Route } from "#src/model/network.ts";
+import type {
+  NetworkDesired,
+  NetworkObserved,
+  NetworkOperation,
+  Route,
+} from "#src/model/network.ts";
 import { HostError } from "#src/ports/host-error.ts";
 import type { Network } from "#src/ports/network.ts";
 import { Faults } from "../faults.ts";
@@ -42,7 +47,7 @@ export class FakeNetwork implements Network {
   removeLink(name: string): void {
     this.#links.delete(name);
     this.#routes = this.#routes.filter((route) => route.interface !== name);
-    for (const sysctl of [...this.#sysctls.keys()]) {
+    for (const sysctl of this.#sysctls.keys()) {
       if (sysctl.split(".").includes(name)) this.#sysctls.delete(sysctl);
     }
   }
@@ -74,7 +79,11 @@ export class FakeNetwork implements Network {
       addresses: [...(link?.addresses ?? [])],
       routes: this.#routes
         .filter((route) => route.protocol === OUR_PROTOCOL)
-        .map(({ protocol: _, ...route }) => route),
+        .map(({ destination, source, interface: dev }) => ({
+          destination,
+          source,
+          interface: dev,
+        })),
       sysctls: Object.fromEntries(sysctls),
     };
   }
@@ -106,7 +115,10 @@ export class FakeNetwork implements Network {
   /** The whole network as text, for golden tests. */
   print(): string {
     const links = [...this.#links].map(([name, link]) =>
-      [`link ${name} mtu ${link.mtu} ${link.isUp ? "up" : "down"}`, ...[...link.addresses].toSorted()].join(" "),
+      [
+        `link ${name} mtu ${link.mtu} ${link.isUp ? "up" : "down"}`,
+        ...[...link.addresses].toSorted(),
+      ].join(" "),
     );
     const routes = this.#routes.map(({ destination, interface: dev, source, protocol }) => {
       const from = source === null ? "" : ` from ${source}`;
@@ -135,7 +147,9 @@ export class FakeNetwork implements Network {
     this.#routes = this.#routes
       .filter((r) => !isLastV4 || r.interface !== name || !isV4(r.destination))
       .filter((r) => r.source === null || hostCidr(r.source) !== address || !isV4(address))
-      .map((r) => (r.source !== null && hostCidr(r.source) === address ? { ...r, source: null } : r));
+      .map((r) =>
+        r.source !== null && hostCidr(r.source) === address ? { ...r, source: null } : r,
+      );
   }
 
   #addRoute(name: string, route: Route): void {
@@ -145,7 +159,10 @@ export class FakeNetwork implements Network {
     const { source } = route;
     const held = [...this.#links.values()].flatMap((l) => [...l.addresses]);
     if (source !== null && !held.includes(hostCidr(source))) {
-      throw new HostError("io", `${what} failed (EINVAL): ${source} is no address of this machine.`);
+      throw new HostError(
+        "io",
+        `${what} failed (EINVAL): ${source} is no address of this machine.`,
+      );
     }
     const same = this.#routes.filter((r) => r.destination === route.destination);
     if (same.some((r) => r.protocol !== OUR_PROTOCOL)) {

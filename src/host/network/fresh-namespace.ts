@@ -9,7 +9,12 @@ export type Namespace =
   /** This process is alone in a fresh network namespace: run the tests. */
   | { readonly kind: "inside" }
   /** Run this command as a subtest; it is the same file, inside. */
-  | { readonly kind: "outside"; readonly command: string; readonly args: readonly string[]; readonly env: NodeJS.ProcessEnv }
+  | {
+      readonly kind: "outside";
+      readonly command: string;
+      readonly args: readonly string[];
+      readonly env: NodeJS.ProcessEnv;
+    }
   /** The machine can't; the sentence says why and what to do. */
   | { readonly kind: "impossible"; readonly reason: string };
 
@@ -17,11 +22,17 @@ export type Namespace =
 export function freshNamespace(testFile: string): Namespace {
   if (process.env[MARK] === "1") return { kind: "inside" };
   if (process.getuid?.() !== 0) {
-    return { kind: "impossible", reason: "needs root for a network namespace of its own; run it with sudo" };
+    return {
+      kind: "impossible",
+      reason: "needs root for a network namespace of its own; run it with sudo",
+    };
   }
   const probe = spawnSync("unshare", ["--net", "true"]);
   if (probe.status !== 0) {
-    return { kind: "impossible", reason: "unshare --net is refused here; give the container SYS_ADMIN" };
+    return {
+      kind: "impossible",
+      reason: "unshare --net is refused here; give the container SYS_ADMIN",
+    };
   }
   return {
     kind: "outside",

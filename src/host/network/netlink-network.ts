@@ -1,7 +1,12 @@
 /** The Network port over rtnetlink: touches only the interface it is told and routes that carry our protocol number. */
 
 import type { Cidr } from "#src/model/cidr.ts";
-import type { NetworkDesired, NetworkObserved, NetworkOperation, Route } from "#src/model/network.ts";
+import type {
+  NetworkDesired,
+  NetworkObserved,
+  NetworkOperation,
+  Route,
+} from "#src/model/network.ts";
 import { HostError } from "#src/ports/host-error.ts";
 import type { Network } from "#src/ports/network.ts";
 import { RtnetlinkSocket, type NetlinkFailure } from "./netlink-socket.ts";
@@ -124,7 +129,8 @@ export class NetlinkNetwork implements Network {
     const create = NLM.create | NLM.exclusive;
     const answer = await this.#socket.request({ type: RTM.newRoute, flags: create, body });
     if (answer.ok) return;
-    if (answer.failure.errno !== "EEXIST") throw kernelError({ what, name, failure: answer.failure });
+    if (answer.failure.errno !== "EEXIST")
+      throw kernelError({ what, name, failure: answer.failure });
 
     const holders = await this.#mainRoutes(route.destination);
     const foreign = holders.find((r) => r.protocol !== ROUTE_PROTOCOL);
@@ -203,16 +209,28 @@ function kernelError(options: { what: string; name: string; failure: NetlinkFail
   switch (failure.errno) {
     case "EPERM":
     case "EACCES":
-      return new HostError("no-permission", `${head}: give the container the capability NET_ADMIN.`);
+      return new HostError(
+        "no-permission",
+        `${head}: give the container the capability NET_ADMIN.`,
+      );
     case "ENODEV":
-      return new HostError("no-such-interface", `${head}: there is no interface of this name; the tunnel's device is not open.`);
+      return new HostError(
+        "no-such-interface",
+        `${head}: there is no interface of this name; the tunnel's device is not open.`,
+      );
     case "EOPNOTSUPP":
     case "EAFNOSUPPORT":
-      return new HostError("unsupported", `${head}: this kernel or namespace lacks the address family.`);
+      return new HostError(
+        "unsupported",
+        `${head}: this kernel or namespace lacks the address family.`,
+      );
     case "ENETDOWN":
       return new HostError("io", `${head}: the interface is down.`);
     case "EINVAL":
-      return new HostError("io", `${head}: the kernel refuses the values; a route's source must be an address of this machine, an MTU must be 1280 or more for IPv6.`);
+      return new HostError(
+        "io",
+        `${head}: the kernel refuses the values; a route's source must be an address of this machine, an MTU must be 1280 or more for IPv6.`,
+      );
     default:
       return new HostError("io", `${head}.`);
   }

@@ -39,7 +39,11 @@ export class RtnetlinkSocket {
         sendBufferSize: BUFFER_BYTES,
       });
     } catch (cause) {
-      throw new HostError("unsupported", "A netlink route socket can't be opened on this machine.", { cause });
+      throw new HostError(
+        "unsupported",
+        "A netlink route socket can't be opened on this machine.",
+        { cause },
+      );
     }
     // A lost datagram ends in the timeout of the request that waits for it.
     this.#socket.on("error", () => undefined);
@@ -72,7 +76,10 @@ export class RtnetlinkSocket {
       const isInterrupted = messages.some((m) => (m.flags & NLM.dumpInterrupted) !== 0);
       if (!isInterrupted) return messages.map((m) => m.data);
     }
-    throw new HostError("io", "The kernel's network state changes faster than it can be listed; trying again later.");
+    throw new HostError(
+      "io",
+      "The kernel's network state changes faster than it can be listed; trying again later.",
+    );
   }
 
   /** Closes the socket; nothing may be asked afterwards. */

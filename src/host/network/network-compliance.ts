@@ -85,7 +85,8 @@ export function networkCompliance(t: Test, makeBench: () => Promise<NetworkBench
   for (const { name, route: added } of routes) {
     test(`W40 a route comes back as it was added: ${name}`, async (t, bench) => {
       await ready(bench);
-      for (let i = 0; i < 2; i++) await bench.network.apply(LINK, { kind: "add-route", route: added });
+      for (let i = 0; i < 2; i++)
+        await bench.network.apply(LINK, { kind: "add-route", route: added });
       const held = { ...added, interface: LINK };
       t.strictSame((await observe(bench)).routes, [held]);
       for (let i = 0; i < 2; i++) {
@@ -132,7 +133,10 @@ export function networkCompliance(t: Test, makeBench: () => Promise<NetworkBench
     t.strictSame((await observe(bench)).routes, []);
     const theirs = { ...route(destination, null), interface: OTHER };
     await bench.network.apply(LINK, { kind: "remove-route", route: theirs });
-    const adding = bench.network.apply(LINK, { kind: "add-route", route: route(destination, null) });
+    const adding = bench.network.apply(LINK, {
+      kind: "add-route",
+      route: route(destination, null),
+    });
     await rejectsWith(t, adding, { code: "io", says: /10\.99\.0\.0\/16/ });
     t.strictSame(await bench.foreignRoutes(), [destination]);
   });
@@ -170,7 +174,8 @@ export function networkCompliance(t: Test, makeBench: () => Promise<NetworkBench
       await bench.network.apply(LINK, { kind: "add-address", address: cidr(address) });
     }
     const routes = [route("10.250.0.0/20", "198.18.0.1"), route("fd00:250::/48", "fd00:18::1")];
-    for (const added of routes) await bench.network.apply(LINK, { kind: "add-route", route: added });
+    for (const added of routes)
+      await bench.network.apply(LINK, { kind: "add-route", route: added });
     for (const address of ["198.18.0.1/32", "fd00:18::1/128"]) {
       await bench.network.apply(LINK, { kind: "remove-address", address: cidr(address) });
     }

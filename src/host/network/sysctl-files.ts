@@ -25,17 +25,22 @@ export async function writeSysctl(name: string, value: string): Promise<void> {
 }
 
 function sysctlPath(name: string): string {
-  if (!SYSCTL_NAME.test(name)) throw new HostError("io", `Sysctl name ${JSON.stringify(name)} is not usable.`);
+  if (!SYSCTL_NAME.test(name))
+    throw new HostError("io", `Sysctl name ${JSON.stringify(name)} is not usable.`);
   return `/proc/sys/${name.replaceAll(".", "/")}`;
 }
 
 function sysctlError(options: { name: string; verb: string; cause: unknown }): HostError {
   const { name, verb, cause } = options;
-  const code = errorCode(cause);
-  const what = `Sysctl ${name} can't be ${verb} (${code ?? "unknown error"})`;
+  const code = errorCode(cause) ?? "unknown error";
+  const what = `Sysctl ${name} can't be ${verb} (${code})`;
   switch (code) {
     case "ENOENT":
-      return new HostError("no-such-interface", `${what}: its interface is gone or this kernel lacks it.`, { cause });
+      return new HostError(
+        "no-such-interface",
+        `${what}: its interface is gone or this kernel lacks it.`,
+        { cause },
+      );
     case "EROFS":
     case "EACCES":
     case "EPERM":
