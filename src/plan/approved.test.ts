@@ -143,6 +143,18 @@ t.test("a node that says a thing twice gets it once, without a finding", async (
   t.same(findings, []);
 });
 
+t.test(
+  "a node whose own pod CIDRs overlap keeps the first, and is told about itself",
+  async (t) => {
+    const confused = node({ name: "n", podCidrs: ["10.222.1.0/25", "10.222.1.0/24"] });
+    const { shares, findings } = shareApproved({ ranges, nodes: [confused] });
+    t.same(shares.get("n")?.podCidrs, ["10.222.1.0/25"]);
+    t.match(findings, [
+      { code: "pod-cidr-conflict", message: /overlaps its own 10\.222\.1\.0\/25/ },
+    ]);
+  },
+);
+
 t.test("W26 shares are disjoint, approved, and independent of the order of nodes", async () => {
   const anyNode = fc.record({
     name: fc.constantFrom("a", "b", "c", "d", "e"),

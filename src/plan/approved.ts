@@ -90,7 +90,11 @@ const grant = (claim: {
     const result = owners.claim(part, node);
     if (result.kind === "owned") return [part.cidr];
     findings.add(() => {
-      const message = `${object} has the ${word} ${part.cidr}, which overlaps ${result.block} of the older Node ${result.by}: ${result.by} keeps it until it withdraws`;
+      const why =
+        result.by === node
+          ? `its own ${result.block}: correct the node`
+          : `${result.block} of the older Node ${result.by}: ${result.by} keeps it until it withdraws`;
+      const message = `${object} has the ${word} ${part.cidr}, which overlaps ${why}`;
       return { code: `${code}-conflict`, object, message };
     });
     return [];
