@@ -113,11 +113,14 @@ impl Device {
         let mut watched = Watched::new(&shared).map_err(io)?;
         let mut tokens = Vec::new();
         for pair in &paths {
-            let add = |socket: &Arc<_>| watched.add(Arc::clone(socket), Use::Peers);
-            tokens.push(pair.all().map(add).collect::<io::Result<Vec<u64>>>().map_err(io)?);
+            let mut add = |socket: &Option<Arc<_>>| match socket {
+                Some(socket) => watched.add(Arc::clone(socket), Use::Peers).map(Some),
+                None => Ok(None),
+            };
+            tokens.push([add(&pair.v4).map_err(io)?, add(&pair.v6).map_err(io)?]);
         }
         let device = Device { shared, threads: Mutex::default(), setting: Mutex::new(()) };
-        device.spawn("xylem-in", move |shared| inbound::run(shared, watched, tokens)).map_err(io)?;
+        device.spawn("xylem-in", move |shared| inbound::run(shared, watched, &tokens)).map_err(io)?;
         device.spawn("xylem-out", outbound::run).map_err(io)?;
         Ok(device)
     }

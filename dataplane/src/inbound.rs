@@ -90,7 +90,7 @@ pub struct Inbound<'a> {
 }
 
 /// Runs until the device is stopped.
-pub fn run(shared: &Shared, mut watched: Watched, path_tokens: Vec<Vec<u64>>) {
+pub fn run(shared: &Shared, mut watched: Watched, path_tokens: &[[Option<u64>; 2]]) {
     let merger = if shared.offload { Merger::new(shared.mtu) } else { Merger::without_merging(shared.mtu) };
     let mut inbound = Inbound {
         shared,
@@ -268,6 +268,7 @@ impl Inbound<'_> {
         }
         peer.rx_bytes.fetch_add(len as u64, Relaxed);
         peer.rx_packets.fetch_add(1, Relaxed);
+        peer.received_ms.store(arrival.now_ms, Relaxed);
         if mss::clamp(packet, shared.mtu) {
             shared.counters.mss_clamped.one();
         }
@@ -324,6 +325,7 @@ impl Inbound<'_> {
         peer.has_session.store(noise.session_age().is_some(), Relaxed);
         drop(noise);
         self.heard(peer, arrival);
+        self.timers.greeted(peer);
     }
 
     /// A handshake message was taken: sends the answer where it came from, then what waited.
@@ -358,6 +360,6 @@ impl Inbound<'_> {
         peer.heard_ms.store(arrival.now_ms, Relaxed);
         peer.waiting_ms.store(0, SeqCst);
         self.shared.activate(peer);
-        self.timers.heard(self.shared, peer, arrival);
+        self.timers.heard(peer, arrival);
     }
 }

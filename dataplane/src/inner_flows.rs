@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_connection_is_open_from_its_syn_to_the_second_fin() {
         let flows = InnerFlows::default();
-        let mut see = |way, flags| {
+        let see = |way, flags| {
             flows.observe(&packet(way, 1000, flags, 0), way, 5);
             flows.is_any_open(5, 6)
         };

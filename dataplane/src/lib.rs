@@ -20,6 +20,7 @@ mod inbound;
 #[cfg(feature = "node")]
 mod napi;
 mod outbound;
+pub mod paths;
 pub mod peer;
 pub mod poll;
 mod relay;

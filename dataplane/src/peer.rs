@@ -36,8 +36,12 @@ pub struct Peer {
     pub is_removed: AtomicBool,
     /// The oldest data packet that nothing has answered.
     pub waiting_ms: AtomicU64,
+    /// The last datagram sent that deserves an answer.
+    pub asked_ms: AtomicU64,
     /// The last inner packet sent.
     pub data_ms: AtomicU64,
+    /// The last inner packet received.
+    pub received_ms: AtomicU64,
     /// The last datagram of any kind sent.
     pub sent_ms: AtomicU64,
     /// The last authenticated datagram.
@@ -79,7 +83,9 @@ impl Peer {
             echoes: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
             waiting_ms: AtomicU64::new(0),
+            asked_ms: AtomicU64::new(0),
             data_ms: AtomicU64::new(0),
+            received_ms: AtomicU64::new(0),
             sent_ms: AtomicU64::new(0),
             heard_ms: AtomicU64::new(0),
             handshake_ms: AtomicU64::new(0),

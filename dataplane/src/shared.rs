@@ -2,6 +2,7 @@
 
 use crate::event::{Code, Event};
 use crate::noise::{DATA_OVERHEAD, HANDSHAKE_MAX, Identity, Noise, Sealed};
+use crate::paths::PROBE_MS;
 use crate::peer::Peer;
 use crate::poll::Waker;
 use crate::sockets::Pair;
@@ -23,8 +24,6 @@ pub enum Role {
     Agent { id: u16 },
 }
 
-/// Milliseconds without an answer after which a peer is probed; the timers must wake for it.
-pub const PROBE_AFTER_MS: u64 = 200;
 /// A session's clock may lag this much before it is moved on.
 const STALE_MS: u64 = 250;
 
@@ -91,10 +90,12 @@ impl Shared {
 
     /// A packet that deserves an answer was sent now.
     pub fn note_waiting(&self, peer: &Arc<Peer>, now_ms: u64) {
+        peer.asked_ms.store(now_ms, Relaxed);
         self.activate(peer);
-        if peer.waiting_ms.compare_exchange(0, now_ms, SeqCst, Relaxed).is_ok()
-            && self.next_wake_ms.load(SeqCst) > now_ms + PROBE_AFTER_MS
-        {
+        if peer.waiting_ms.load(SeqCst) == 0 {
+            peer.waiting_ms.store(now_ms, SeqCst);
+        }
+        if self.is_gateway() && self.next_wake_ms.load(SeqCst) > now_ms + PROBE_MS {
             self.wake_in.wake();
         }
     }

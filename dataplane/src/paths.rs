@@ -1,0 +1,346 @@
+//! Decides when a gateway probes a peer, when a path through the balancer is given up, and which fresh socket takes over.
+//!
+//! ```text
+//!              an answer on its own socket
+//!        +-------------------------------------+
+//!        v                                     |
+//!     living --- data waits 500 ms and ------> hunting --- an answer on a candidate ---> living
+//!                nobody on the path answers    | ^                                       (new socket)
+//!                                              +-+ fresh candidates every 200 ms, 1 s after 5 s
+//! ```
+
+use std::collections::HashMap;
+
+/// A peer by the 24 bits of its indices.
+pub type PeerId = u32;
+/// A socket by a number that is never used twice.
+pub type SocketId = u64;
+
+/// An unanswered peer is probed after this long.
+pub const PROBE_MS: u64 = 200;
+/// A path on which nobody answers for this long is suspect.
+pub const SUSPECT_MS: u64 = 500;
+/// A peer that stays silent while its path answers for others is reported after this long.
+pub const SILENT_MS: u64 = 700;
+/// Any peer that stays silent is reported after this long.
+pub const LOST_MS: u64 = 1_000;
+/// A session that gets no answer is tried anew after this long: the peer may have restarted.
+const INITIATE_MS: u64 = 900;
+/// The same limits for foreign WireGuard, which does not answer probes but only handshakes.
+const FOREIGN_INITIATE_MS: u64 = 600;
+const FOREIGN_SUSPECT_MS: u64 = 1_500;
+const FOREIGN_LOST_MS: u64 = 2_000;
+/// Peers that others are judged by are probed this often at most.
+const WITNESS_MS: u64 = 300;
+const WITNESSES: usize = 2;
+/// Candidates of one round; after three the balancer's hash has missed a dead third of entries only once in 27.
+pub const CANDIDATES: usize = 3;
+const CANDIDATES_MAX: usize = 15;
+const CANDIDATE_LIFE_MS: u64 = 1_000;
+const ROUND_MS: u64 = 200;
+const SLOW_ROUND_MS: u64 = 1_000;
+const FAST_FOR_MS: u64 = 5_000;
+/// Peers probed on the candidates of one round.
+const HUNTERS: usize = 8;
+/// How long a socket that was replaced still listens.
+const DRAIN_MS: u64 = 5_000;
+/// Only what was sent within this time keeps probing and hunting alive.
+const TRAFFIC_MS: u64 = 10_000;
+const BACKOFF_MAX_MS: u64 = 5_000;
+
+/// What is known of one active peer now. Times in milliseconds, 0: never.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub peer: PeerId,
+    pub path: usize,
+    pub is_v6: bool,
+    pub has_session: bool,
+    /// Whether it ever answered a probe.
+    pub echoes: bool,
+    /// Since when data waits for an answer; 0: nothing waits.
+    pub waiting_ms: u64,
+    /// When something that deserves an answer was sent last.
+    pub asked_ms: u64,
+    pub heard_ms: u64,
+}
+
+/// How to ask whether a peer is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Echo,
+    Initiate,
+}
+
+/// What the engine must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Ask on the peer's own path.
+    Probe { peer: PeerId, how: How },
+    /// Open sockets, tell each to `candidate`, and send one same probe of each peer on all of them.
+    Hunt { path: usize, is_v6: bool, count: usize, peers: Vec<PeerId> },
+    /// This candidate is the path's socket from now on.
+    Adopt { path: usize, socket: SocketId, is_v6: bool },
+    Close { socket: SocketId },
+    Unanswered { peer: PeerId, for_ms: u64 },
+    Answered { peer: PeerId },
+}
+
+#[derive(Default)]
+struct Path {
+    current: [Option<SocketId>; 2],
+    heard_ms: u64,
+    hunt: Option<Hunt>,
+}
+
+struct Hunt {
+    since_ms: u64,
+    next_ms: u64,
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    socket: SocketId,
+    is_v6: bool,
+    until_ms: u64,
+}
+
+#[derive(Default)]
+struct Watch {
+    echo_ms: u64,
+    initiate_ms: u64,
+    initiations: u32,
+    is_reported: bool,
+}
+
+/// The state of all paths of a gateway.
+pub struct Paths {
+    paths: Vec<Path>,
+    watches: HashMap<PeerId, Watch>,
+    draining: Vec<(SocketId, u64)>,
+}
+
+struct Limits {
+    suspect_ms: u64,
+    initiate_ms: u64,
+    silent_ms: u64,
+    lost_ms: u64,
+}
+
+fn limits(seen: &Seen) -> Limits {
+    let is_foreign = seen.has_session && !seen.echoes;
+    if is_foreign {
+        return Limits {
+            suspect_ms: FOREIGN_SUSPECT_MS,
+            initiate_ms: FOREIGN_INITIATE_MS,
+            silent_ms: FOREIGN_LOST_MS,
+            lost_ms: FOREIGN_LOST_MS,
+        };
+    }
+    Limits {
+        suspect_ms: SUSPECT_MS,
+        initiate_ms: if seen.has_session { INITIATE_MS } else { SUSPECT_MS },
+        silent_ms: SILENT_MS,
+        lost_ms: LOST_MS,
+    }
+}
+
+fn is_waiting(seen: &Seen, now_ms: u64) -> bool {
+    seen.waiting_ms != 0 && now_ms.saturating_sub(seen.asked_ms) < TRAFFIC_MS
+}
+
+impl Paths {
+    /// Living paths with these sockets, per path IPv4 and IPv6.
+    pub fn new(sockets: &[[Option<SocketId>; 2]]) -> Paths {
+        let path = |current: &[Option<SocketId>; 2]| Path { current: *current, ..Path::default() };
+        Paths {
+            paths: sockets.iter().map(path).collect(),
+            watches: HashMap::new(),
+            draining: Vec::new(),
+        }
+    }
+
+    /// A socket that was opened for `Effect::Hunt`.
+    pub fn candidate(&mut self, path: usize, socket: SocketId, is_v6: bool, now_ms: u64) {
+        if let Some(hunt) = self.paths.get_mut(path).and_then(|p| p.hunt.as_mut()) {
+            let until_ms = now_ms + CANDIDATE_LIFE_MS;
+            hunt.candidates.push(Candidate { socket, is_v6, until_ms });
+        }
+    }
+
+    /// An authentic datagram of `peer` came in on `socket`.
+    pub fn heard(&mut self, peer: PeerId, socket: SocketId, now_ms: u64) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            if path.current.contains(&Some(socket)) {
+                path.heard_ms = now_ms;
+                if let Some(hunt) = path.hunt.take() {
+                    let left = hunt.candidates.iter().map(|c| (c.socket, now_ms + DRAIN_MS));
+                    self.draining.extend(left);
+                }
+                break;
+            }
+            let Some(hunt) = &path.hunt else { continue };
+            let Some(winner) = hunt.candidates.iter().find(|c| c.socket == socket).copied() else {
+                continue;
+            };
+            let losers = hunt.candidates.iter().map(|c| c.socket).filter(|s| *s != socket);
+            let family = usize::from(winner.is_v6);
+            let old = path.current[family].replace(socket);
+            self.draining.extend(losers.chain(old).map(|s| (s, now_ms + DRAIN_MS)));
+            path.hunt = None;
+            path.heard_ms = now_ms;
+            effects.push(Effect::Adopt { path: index, socket, is_v6: winner.is_v6 });
+            break;
+        }
+        if self.watches.remove(&peer).is_some_and(|w| w.is_reported) {
+            effects.push(Effect::Answered { peer });
+        }
+        effects
+    }
+
+    /// Forgets a peer that was removed.
+    pub fn forget(&mut self, peer: PeerId) {
+        self.watches.remove(&peer);
+    }
+
+    /// Decides what is due now, and when to come again.
+    pub fn step(&mut self, seen: &[Seen], now_ms: u64) -> (Vec<Effect>, Option<u64>) {
+        let mut effects = Vec::new();
+        self.close_old(&mut effects, now_ms);
+        let waiting: Vec<&Seen> = seen.iter().filter(|s| is_waiting(s, now_ms)).collect();
+        for peer in &waiting {
+            self.probe(peer, seen, &mut effects, now_ms);
+        }
+        for path in 0..self.paths.len() {
+            self.hunt(path, &waiting, seen, &mut effects, now_ms);
+        }
+        let deadline = self.deadline(&waiting, now_ms);
+        (effects, deadline)
+    }
+
+    fn close_old(&mut self, effects: &mut Vec<Effect>, now_ms: u64) {
+        for hunt in self.paths.iter_mut().filter_map(|p| p.hunt.as_mut()) {
+            hunt.candidates.retain(|c| {
+                let is_old = now_ms >= c.until_ms;
+                if is_old {
+                    self.draining.push((c.socket, now_ms + CANDIDATE_LIFE_MS));
+                }
+                !is_old
+            });
+        }
+        self.draining.retain(|(socket, until_ms)| {
+            let is_over = now_ms >= *until_ms;
+            if is_over {
+                effects.push(Effect::Close { socket: *socket });
+            }
+            !is_over
+        });
+    }
+
+    /// Probes one waiting peer and those that its path is judged by, and reports its silence.
+    fn probe(&mut self, peer: &Seen, all: &[Seen], effects: &mut Vec<Effect>, now_ms: u64) {
+        let age = now_ms.saturating_sub(peer.waiting_ms);
+        if age < PROBE_MS {
+            return;
+        }
+        let limits = limits(peer);
+        let path_heard_ms = self.paths.get(peer.path).map_or(0, |p| p.heard_ms);
+        let watch = self.watches.entry(peer.peer).or_default();
+        let echo_step = if age < LOST_MS { PROBE_MS } else { SLOW_ROUND_MS };
+        if peer.has_session && now_ms.saturating_sub(watch.echo_ms) >= echo_step {
+            watch.echo_ms = now_ms;
+            effects.push(Effect::Probe { peer: peer.peer, how: How::Echo });
+        }
+        let pause = (SUSPECT_MS << watch.initiations.min(8)).min(BACKOFF_MAX_MS);
+        if age >= limits.initiate_ms && now_ms.saturating_sub(watch.initiate_ms) >= pause {
+            watch.initiate_ms = now_ms;
+            watch.initiations += 1;
+            effects.push(Effect::Probe { peer: peer.peer, how: How::Initiate });
+        }
+        let is_path_alive = path_heard_ms > peer.waiting_ms;
+        let is_silent = is_path_alive && age >= limits.silent_ms || age >= limits.lost_ms;
+        if is_silent && !watch.is_reported {
+            watch.is_reported = true;
+            effects.push(Effect::Unanswered { peer: peer.peer, for_ms: age });
+        }
+        for witness in witnesses(all, now_ms).filter(|w| w.path == peer.path).take(WITNESSES) {
+            let watch = self.watches.entry(witness.peer).or_default();
+            if now_ms.saturating_sub(watch.echo_ms.max(witness.heard_ms)) >= WITNESS_MS {
+                watch.echo_ms = now_ms;
+                effects.push(Effect::Probe { peer: witness.peer, how: How::Echo });
+            }
+        }
+    }
+
+    fn hunt(
+        &mut self,
+        index: usize,
+        waiting: &[&Seen],
+        all: &[Seen],
+        effects: &mut Vec<Effect>,
+        now_ms: u64,
+    ) {
+        let Some(path) = self.paths.get_mut(index) else { return };
+        let heard_ms = path.heard_ms;
+        let is_suspect = |s: &&&Seen| {
+            let limit = limits(s).suspect_ms;
+            s.path == index
+                && now_ms.saturating_sub(s.waiting_ms) >= limit
+                && now_ms.saturating_sub(heard_ms) >= limit
+        };
+        let mut hunters: Vec<&Seen> = waiting.iter().filter(is_suspect).copied().collect();
+        hunters.sort_by_key(|s| s.waiting_ms);
+        let Some(first) = hunters.first() else {
+            if let Some(hunt) = path.hunt.take() {
+                let left = hunt.candidates.iter().map(|c| (c.socket, now_ms + DRAIN_MS));
+                self.draining.extend(left);
+            }
+            return;
+        };
+        let is_v6 = first.is_v6;
+        let fresh = Hunt { since_ms: now_ms, next_ms: now_ms, candidates: Vec::new() };
+        let hunt = path.hunt.get_or_insert(fresh);
+        if now_ms < hunt.next_ms {
+            return;
+        }
+        let is_fast = now_ms.saturating_sub(hunt.since_ms) < FAST_FOR_MS;
+        hunt.next_ms = now_ms + if is_fast { ROUND_MS } else { SLOW_ROUND_MS };
+        let count = CANDIDATES.min(CANDIDATES_MAX.saturating_sub(hunt.candidates.len()));
+        if count == 0 {
+            return;
+        }
+        let same = |s: &&Seen| s.is_v6 == is_v6;
+        let own = hunters.iter().copied().filter(same).take(HUNTERS).map(|s| s.peer);
+        let others = witnesses(all, now_ms).filter(same).take(WITNESSES).map(|s| s.peer);
+        let peers = own.chain(others).collect();
+        effects.push(Effect::Hunt { path: index, is_v6, count, peers });
+    }
+
+    fn deadline(&self, waiting: &[&Seen], now_ms: u64) -> Option<u64> {
+        let steps = [PROBE_MS, 2 * PROBE_MS, SUSPECT_MS, SILENT_MS, INITIATE_MS, LOST_MS];
+        let next = |s: &&Seen| {
+            let due = steps.iter().map(|step| s.waiting_ms + step).find(|at| *at > now_ms);
+            due.unwrap_or(now_ms + ROUND_MS / 2)
+        };
+        let hunts = self.paths.iter().filter_map(|p| p.hunt.as_ref());
+        let rounds = hunts.clone().map(|h| h.next_ms.max(now_ms + 1));
+        let candidates = hunts.flat_map(|h| h.candidates.iter().map(|c| c.until_ms));
+        let drains = self.draining.iter().map(|(_, until_ms)| *until_ms);
+        waiting.iter().map(next).chain(rounds).chain(candidates).chain(drains).min()
+    }
+}
+
+/// Peers that should answer a probe: heard most recently first.
+fn witnesses(all: &[Seen], now_ms: u64) -> impl Iterator<Item = &Seen> {
+    let mut found: Vec<&Seen> = all
+        .iter()
+        .filter(|s| s.has_session && s.echoes && s.heard_ms != 0 && !is_waiting(s, now_ms))
+        .collect();
+    found.sort_by_key(|s| std::cmp::Reverse(s.heard_ms));
+    found.into_iter()
+}
+
+#[cfg(test)]
+#[path = "paths_test.rs"]
+mod tests;
