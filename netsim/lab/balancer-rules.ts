@@ -4,15 +4,22 @@ import type { BalancerMode } from "./topology.ts";
 
 export const balancerTable = "lab-balancer";
 
+/** nft's names of the two families. */
+export type Family = "ip" | "ip6";
+export const families: readonly Family[] = ["ip", "ip6"];
+
+/** An address of each family that there is. */
+export type Addresses = Readonly<Partial<Record<Family, string>>>;
+
 export interface BalancerState {
   readonly mode: BalancerMode;
-  /** The interface that carries the public address. */
+  /** The interface that carries the public addresses. */
   readonly outside: string;
-  readonly address: string;
+  readonly addresses: Addresses;
   readonly port: number;
   readonly targetPort: number;
   /** All targets by name: each keeps its counters whether it serves or not. */
-  readonly targets: Readonly<Record<string, string>>;
+  readonly targets: Readonly<Record<string, Addresses>>;
   /** Names of the targets that get packets. */
   readonly serving: readonly string[];
   /** Another seed spreads the flows anew. */
@@ -26,32 +33,59 @@ export interface BalancerState {
  * (priority below -200), and sources after the route is chosen (before, the balancer's own address would be a
  * martian source), so that nothing is remembered.
  */
-export const balancerRules = (state: BalancerState): string => {
-  const names = Object.keys(state.targets);
+export const balancerRules = (state: BalancerState): string =>
+  families
+    .flatMap((family) => viewOf(state, family) ?? [])
+    .map(familyRules)
+    .join("");
+
+/** The state as one family sees it. */
+interface View extends Omit<BalancerState, "addresses" | "targets"> {
+  readonly family: Family;
+  readonly address: string;
+  readonly targets: Readonly<Record<string, string>>;
+}
+
+/** Null: the balancer has no address of this family. */
+const viewOf = (state: BalancerState, family: Family): View | null => {
+  const { addresses, targets, ...rest } = state;
+  const address = addresses[family];
+  if (address === undefined) return null;
+  const own = Object.entries(targets).flatMap(([name, each]) => {
+    const target = each[family];
+    return target === undefined ? [] : [[name, target] as const];
+  });
+  return { ...rest, family, address, targets: Object.fromEntries(own) };
+};
+
+const familyRules = (view: View): string => {
+  const isPerPacket = view.mode === "per-packet";
+  const table = `${view.family} ${balancerTable}`;
+  const names = Object.keys(view.targets);
   const counters = [
     ...names.flatMap((name) => [`${name}_in`, `${name}_out`]),
     "stale",
     "no_target",
   ];
-  return `add table ip ${balancerTable}
-${counters.map((name) => `add counter ip ${balancerTable} ${name}`).join("\n")}
-flush table ip ${balancerTable}
-table ip ${balancerTable} {
+  return `add table ${table}
+${counters.map((name) => `add counter ${table} ${name}`).join("\n")}
+flush table ${table}
+table ${table} {
   chain raw {
     type filter hook prerouting priority -350;
-${indent([...countedOut(state), ...(state.mode === "per-packet" ? perPacket(state) : [])])}
+${indent([...countedOut(view), ...(isPerPacket ? perPacket(view) : [])])}
   }
   chain pick {
     type nat hook prerouting priority -100;
-${indent(state.mode === "per-packet" ? [] : perFlow(state))}
+${indent(isPerPacket ? [] : perFlow(view))}
   }
   chain late {
     type filter hook postrouting priority 300;
-${indent(state.mode === "per-packet" ? publicSource(state) : [])}
+${indent(isPerPacket ? publicSource(view) : [])}
   }
   chain forward {
     type filter hook forward priority 0; policy accept;
-${indent([...countedIn(state), ...(state.mode === "per-packet" ? [] : onlyKnownReplies(state))])}
+${indent([...countedIn(view), ...(isPerPacket ? [] : onlyKnownReplies(view))])}
   }
 }
 `;
@@ -59,60 +93,60 @@ ${indent([...countedIn(state), ...(state.mode === "per-packet" ? [] : onlyKnownR
 
 const indent = (rules: readonly string[]): string => rules.map((rule) => `    ${rule}`).join("\n");
 
-const toPublic = (state: BalancerState): string =>
-  `iifname "${state.outside}" ip daddr ${state.address} udp dport ${state.port}`;
+const toPublic = ({ outside, family, address, port }: View): string =>
+  `iifname "${outside}" ${family} daddr ${address} udp dport ${port}`;
 
-const fromTarget = (state: BalancerState, address: string): string =>
-  `iifname != "${state.outside}" ip saddr ${address} udp sport ${state.targetPort}`;
+const fromTarget = ({ outside, family, targetPort }: View, address: string): string =>
+  `iifname != "${outside}" ${family} saddr ${address} udp sport ${targetPort}`;
 
-const countedOut = (state: BalancerState): string[] =>
-  Object.entries(state.targets).map(
-    ([name, address]) => `${fromTarget(state, address)} counter name ${name}_out`,
+const countedOut = (view: View): string[] =>
+  Object.entries(view.targets).map(
+    ([name, address]) => `${fromTarget(view, address)} counter name ${name}_out`,
   );
 
-const countedIn = (state: BalancerState): string[] =>
-  Object.entries(state.targets).map(
+const countedIn = ({ outside, family, targetPort, targets }: View): string[] =>
+  Object.entries(targets).map(
     ([name, address]) =>
-      `iifname "${state.outside}" ip daddr ${address} udp dport ${state.targetPort} counter name ${name}_in`,
+      `iifname "${outside}" ${family} daddr ${address} udp dport ${targetPort} counter name ${name}_in`,
   );
 
-const servingAddresses = (state: BalancerState): string[] =>
-  state.serving.flatMap((name) => state.targets[name] ?? []);
+const servingAddresses = (view: View): string[] =>
+  view.serving.flatMap((name) => view.targets[name] ?? []);
 
-const perPacket = (state: BalancerState): string[] => {
-  const serving = servingAddresses(state);
-  const untracked = Object.values(state.targets).map(
-    (address) => `${fromTarget(state, address)} notrack accept`,
+const perPacket = (view: View): string[] => {
+  const serving = servingAddresses(view);
+  const untracked = Object.values(view.targets).map(
+    (address) => `${fromTarget(view, address)} notrack accept`,
   );
-  if (serving.length === 0) return [...untracked, `${toPublic(state)} counter name no_target drop`];
+  if (serving.length === 0) return [...untracked, `${toPublic(view)} counter name no_target drop`];
   const map = serving.map((address, index) => `${index} : ${address}`).join(", ");
   return [
     ...untracked,
-    `${toPublic(state)} notrack udp dport set ${state.targetPort} ` +
-      `ip daddr set numgen random mod ${serving.length} map { ${map} }`,
+    `${toPublic(view)} notrack udp dport set ${view.targetPort} ` +
+      `${view.family} daddr set numgen random mod ${serving.length} map { ${map} }`,
   ];
 };
 
-const publicSource = (state: BalancerState): string[] =>
-  Object.values(state.targets).map(
-    (address) =>
-      `oifname "${state.outside}" ip saddr ${address} udp sport ${state.targetPort} ` +
-      `udp sport set ${state.port} ip saddr set ${state.address}`,
+const publicSource = ({ outside, family, targetPort, port, address, targets }: View): string[] =>
+  Object.values(targets).map(
+    (target) =>
+      `oifname "${outside}" ${family} saddr ${target} udp sport ${targetPort} ` +
+      `udp sport set ${port} ${family} saddr set ${address}`,
   );
 
-const perFlow = (state: BalancerState): string[] => {
-  const serving = servingAddresses(state);
-  if (serving.length === 0) return [`${toPublic(state)} counter name no_target drop`];
+const perFlow = (view: View): string[] => {
+  const serving = servingAddresses(view);
+  if (serving.length === 0) return [`${toPublic(view)} counter name no_target drop`];
   const map = serving
-    .map((address, index) => `${index} : ${address} . ${state.targetPort}`)
+    .map((address, index) => `${index} : ${address} . ${view.targetPort}`)
     .join(", ");
-  const hash = `jhash ip saddr . udp sport mod ${serving.length} seed ${state.hashSeed}`;
-  return [`${toPublic(state)} dnat ip to ${hash} map { ${map} }`];
+  const hash = `jhash ${view.family} saddr . udp sport mod ${serving.length} seed ${view.hashSeed}`;
+  return [`${toPublic(view)} dnat ${view.family} to ${hash} map { ${map} }`];
 };
 
 /** An answer to a flow that the balancer has forgotten would leave with a private source: a real one drops it. */
-const onlyKnownReplies = (state: BalancerState): string[] =>
-  Object.values(state.targets).flatMap((address) => [
-    `${fromTarget(state, address)} ct status dnat accept`,
-    `${fromTarget(state, address)} counter name stale drop`,
+const onlyKnownReplies = (view: View): string[] =>
+  Object.values(view.targets).flatMap((address) => [
+    `${fromTarget(view, address)} ct status dnat accept`,
+    `${fromTarget(view, address)} counter name stale drop`,
   ]);

@@ -10,6 +10,7 @@ if (process.getuid?.() !== 0) {
   t.plan(0, "a lab needs root");
   process.exit(0);
 }
+t.setTimeout(120_000);
 
 const plan = twoNetworksPlan;
 const all = [...nodeNames];
@@ -31,7 +32,12 @@ void t.test("per flow: each source port has one target, many ports have all of t
   const balancer = lab.balancer("public");
   await balancer.setMode("per-flow");
   const before = await balancer.counters();
-  const answers = await sendDatagrams(gateway, { ...toBalancer, count: 10, sockets: 24 });
+  const answers = await sendDatagrams(gateway, {
+    ...toBalancer,
+    count: 10,
+    sockets: 24,
+    sourcePort: 44_000,
+  });
   t.equal(answers.length, 240);
   for (let socket = 0; socket < 24; socket += 1) {
     const machines = new Set(
@@ -167,6 +173,55 @@ void t.test(
   },
 );
 
+void t.test("IPv6 is balanced as IPv4 is, in each mode", async (t) => {
+  const balancer = lab.balancer("public");
+  const to = { address: plan.balancerAddress6, port: plan.tunnelPort };
+  t.equal(balancer.address6(), to.address);
+  for (const mode of ["per-flow", "per-packet", "moving"] as const) {
+    await balancer.setMode(mode);
+    await balancer.setTargets(all);
+    const before = await balancer.counters();
+    const answers = await sendDatagrams(gateway, {
+      ...to,
+      count: 5,
+      sockets: 32,
+      sourcePort: 43_000,
+    });
+    t.equal(answers.length, 160, mode);
+    t.same(Object.keys(answersByMachine(answers)).sort(), all, mode);
+    t.ok(
+      answers.every(
+        (each) => each.fromAddress === to.address && each.seenAddress === "2001:db8:1::2",
+      ),
+      `${mode}: addresses`,
+    );
+    const after = await balancer.counters();
+    const packets = (of: typeof after): number =>
+      Object.values(of).reduce((sum, { packetsIn, packetsOut }) => sum + packetsIn + packetsOut, 0);
+    t.equal(packets(after) - packets(before), 320, `${mode}: counters`);
+  }
+  await balancer.setMode("per-flow");
+});
+
+void t.test(
+  "per packet: a batch that a sender hands over as one is cut before the balancer",
+  async (t) => {
+    const balancer = lab.balancer("public");
+    const limits = async (): Promise<string[]> => {
+      const { stdout } = await lab.switch.run(["ip", "-d", "link", "show", "type", "veth"]);
+      return [...stdout.matchAll(/gso_max_segs (\d+)/g)].map(([, segments = ""]) => segments);
+    };
+    await balancer.setMode("per-packet");
+    t.equal((await limits()).filter((segments) => segments === "1").length, 1);
+    await balancer.setMode("per-flow");
+    t.equal(
+      (await limits()).filter((segments) => segments === "1").length,
+      0,
+      "and only in that mode",
+    );
+  },
+);
+
 void t.test("without a target packets are dropped and counted", async (t) => {
   const balancer = lab.balancer("public");
   for (const mode of ["per-flow", "per-packet"] as const) {
@@ -187,7 +242,7 @@ void t.test(
     const balancer = lab.balancer("public");
     let isDead = false;
     const healthDelayMs = 400;
-    balancer.startHealthCheck({
+    await balancer.startHealthCheck({
       healthDelayMs,
       intervalMs: 20,
       probe: (target) => !(isDead && target === "node2"),
@@ -214,7 +269,7 @@ void t.test("the health check over TCP sees which target listens", async () => {
       log: `${name}-health.log`,
     });
   }
-  balancer.startHealthCheck({ probe: { tcpPort: 9099 }, intervalMs: 50 });
+  await balancer.startHealthCheck({ probe: { tcpPort: 9099 }, intervalMs: 50 });
   await waitFor(
     "only node1 and node3 serve",
     () => balancer.serving().join() === "node1,node3" || null,

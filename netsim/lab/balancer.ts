@@ -1,12 +1,20 @@
 /** A UDP load balancer in the kernel of its own namespace, with health checks from the lab's process. */
 
+import { setTimeout as after } from "node:timers/promises";
+
 import {
   type HealthPolicy,
   healthAtStart,
   stepHealth,
   type TargetHealth,
 } from "./balancer-health.ts";
-import { type BalancerState, balancerRules, balancerTable } from "./balancer-rules.ts";
+import {
+  type Addresses,
+  type BalancerState,
+  balancerRules,
+  balancerTable,
+  families,
+} from "./balancer-rules.ts";
 import type { Namespace } from "./namespace.ts";
 import { setUdpTimeout } from "./nat.ts";
 import type { BalancerMode, BalancerSpec, Topology } from "./topology.ts";
@@ -14,6 +22,8 @@ import { portsOf, switchMachine } from "./wiring.ts";
 
 const probeTimeoutMsDefault = 1_000;
 const probeIntervalMsDefault = 1_000;
+/** As nft lists them. */
+const counterPattern = /counter (\S+) \{\s*packets (\d+) bytes (\d+)/g;
 /** More than one segment: what a veth has when nobody limits it. */
 const gsoSegmentsUnlimited = 65_535;
 
@@ -39,27 +49,31 @@ export interface Balancer {
   readonly namespace: Namespace;
   /** The public address as it is now, without prefix length. */
   address(): string;
+  /** Null: the balancer knows no IPv6. */
+  address6(): string | null;
   readonly port: number;
   mode(): BalancerMode;
   setMode(mode: BalancerMode): Promise<void>;
-  /** The targets that get packets now, by name. */
+  /** The targets that get packets now, by name; throws when the health check could not go on. */
   serving(): readonly string[];
   /** Gives packets to these targets only, and ends the health check. Flows of a target that left are forgotten. */
   setTargets(names: readonly string[]): Promise<void>;
   /** Spreads all flows anew over the same targets, live ones included. */
   rehash(): Promise<void>;
-  /** Replaces the public address; nobody is told, the old one answers nothing any more. */
+  /** Replaces the public address of the same family; nobody is told, the old one answers nothing any more. */
   moveAddress(address: string): Promise<void>;
   /** Forgets which flow goes to which target. */
   forgetFlows(): Promise<void>;
   /** Seconds after which an idle flow is forgotten. */
   setUdpTimeout(seconds: number): Promise<void>;
   /** Probes every target in a loop until `setTargets`, another check, or the lab's end. */
-  startHealthCheck(check: HealthCheck): void;
+  startHealthCheck(check: HealthCheck): Promise<void>;
+  /** A batch of datagrams that crosses as one (UDP GSO) counts once, unless the mode is per-packet. */
   counters(): Promise<Readonly<Record<string, TargetCounters>>>;
   /** Packets dropped because no target serves, and answers dropped because their flow is forgotten. */
   drops(): Promise<{ readonly noTarget: number; readonly stale: number }>;
-  close(): void;
+  /** Ends the health check; the rules go with the namespace. */
+  close(): Promise<void>;
 }
 
 export interface BalancerOptions {
@@ -74,34 +88,50 @@ export const openBalancer = async (options: BalancerOptions): Promise<Balancer> 
   const inside = options.namespace(spec.machine);
   const kernel = new KernelBalancer(options);
   await kernel.start();
-  let stopCheck = (): void => {};
+  let watch: Watch | null = null;
   return {
     namespace: inside,
     port: spec.port,
-    address: () => kernel.state.address,
+    address: () => kernel.state.addresses.ip ?? "",
+    address6: () => kernel.state.addresses.ip6 ?? null,
     mode: () => kernel.state.mode,
-    serving: () => kernel.state.serving,
+    serving: () => {
+      const failure = watch?.failure() ?? null;
+      if (failure !== null) throw failure;
+      return kernel.state.serving;
+    },
     setMode: (mode) => kernel.change({ mode }, { forget: "all" }),
-    setTargets: (names) => {
-      stopCheck();
+    setTargets: async (names) => {
+      await watch?.stop();
+      watch = null;
       for (const name of names) {
         if (!(name in spec.targets)) throw new Error(`The balancer has no target "${name}".`);
       }
-      return kernel.serve(names);
+      await kernel.serve(names);
     },
     rehash: () => kernel.change({ hashSeed: kernel.state.hashSeed + 1 }, { forget: "all" }),
     moveAddress: (address) => kernel.moveAddress(address),
     forgetFlows: () => kernel.change({}, { forget: "all" }),
     setUdpTimeout: (seconds) => setUdpTimeout(inside, seconds),
-    startHealthCheck: (check) => {
-      stopCheck();
-      stopCheck = watchHealth(kernel, check);
+    startHealthCheck: async (check) => {
+      await watch?.stop();
+      watch = watchHealth(kernel, check);
     },
     counters: () => kernel.counters(),
     drops: () => kernel.drops(),
-    close: () => stopCheck(),
+    close: async () => {
+      await watch?.stop();
+    },
   };
 };
+
+const addressesOf = (each: {
+  readonly address: string;
+  readonly address6?: string;
+}): Addresses => ({
+  ip: each.address,
+  ...(each.address6 === undefined ? {} : { ip6: each.address6 }),
+});
 
 type Forget = "all" | readonly string[];
 
@@ -126,11 +156,11 @@ class KernelBalancer {
     this.state = {
       mode: spec.mode,
       outside: spec.outside,
-      address: spec.address,
+      addresses: addressesOf(spec),
       port: spec.port,
       targetPort: spec.targetPort,
       targets: Object.fromEntries(
-        Object.entries(spec.targets).map(([name, { address }]) => [name, address]),
+        Object.entries(spec.targets).map(([name, target]) => [name, addressesOf(target)]),
       ),
       serving: Object.keys(spec.targets),
       hashSeed: 1,
@@ -140,7 +170,7 @@ class KernelBalancer {
   async start(): Promise<void> {
     if (this.#udpTimeoutSeconds !== undefined)
       await setUdpTimeout(this.inside, this.#udpTimeoutSeconds);
-    await this.#address("add", this.state.address);
+    for (const address of Object.values(this.state.addresses)) await this.#address("add", address);
     await this.change({}, { forget: [] });
   }
 
@@ -155,10 +185,12 @@ class KernelBalancer {
   }
 
   moveAddress(address: string): Promise<void> {
-    const old = this.state.address;
-    return this.change({ address }, { forget: "all" }, async () => {
+    const family = address.includes(":") ? "ip6" : "ip";
+    const old = this.state.addresses[family];
+    const addresses = { ...this.state.addresses, [family]: address };
+    return this.change({ addresses }, { forget: "all" }, async () => {
       await this.#address("add", address);
-      await this.#address("del", old);
+      if (old !== undefined) await this.#address("del", old);
     });
   }
 
@@ -205,26 +237,35 @@ class KernelBalancer {
     return { noTarget: all.get("no_target")?.packets ?? 0, stale: all.get("stale")?.packets ?? 0 };
   }
 
+  /** The sums over both families. */
   async #readCounters(): Promise<Map<string, { packets: number; bytes: number }>> {
-    const { stdout } = await this.inside.run([
-      "nft",
-      "list",
-      "counters",
-      "table",
-      "ip",
-      balancerTable,
-    ]);
-    const counters = /counter (\S+) \{\s*packets (\d+) bytes (\d+)/g;
-    return new Map(
-      [...stdout.matchAll(counters)].map(([, name = "", packets, bytes]) => [
-        name,
-        { packets: Number(packets), bytes: Number(bytes) },
-      ]),
-    );
+    const sums = new Map<string, { packets: number; bytes: number }>();
+    for (const family of families.filter((each) => this.state.addresses[each] !== undefined)) {
+      const argv = ["nft", "list", "counters", "table", family, balancerTable];
+      const { stdout } = await this.inside.run(argv);
+      for (const [, name = "", packets, bytes] of stdout.matchAll(counterPattern)) {
+        const sum = sums.get(name) ?? { packets: 0, bytes: 0 };
+        sums.set(name, {
+          packets: sum.packets + Number(packets),
+          bytes: sum.bytes + Number(bytes),
+        });
+      }
+    }
+    return sums;
   }
 
   async #address(verb: "add" | "del", address: string): Promise<void> {
-    await this.inside.run(["ip", "addr", verb, `${address}/32`, "dev", this.state.outside]);
+    const size = address.includes(":") ? "128" : "32";
+    const flags = verb === "add" && size === "128" ? ["nodad"] : [];
+    await this.inside.run([
+      "ip",
+      "addr",
+      verb,
+      `${address}/${size}`,
+      "dev",
+      this.state.outside,
+      ...flags,
+    ]);
   }
 
   /** A batch of datagrams that crosses as one (UDP GSO) would be balanced as one: per packet it must be cut first. */
@@ -239,31 +280,40 @@ class KernelBalancer {
       await this.inside.run(["conntrack", "-F"], { check: false });
       return;
     }
-    for (const name of forget) {
-      const address = this.state.targets[name];
-      if (address === undefined) continue;
-      await this.inside.run(["conntrack", "-D", "-p", "udp", "--reply-src", address], {
-        check: false,
-      });
+    for (const address of forget.flatMap((name) => Object.values(this.state.targets[name] ?? {}))) {
+      const family = address.includes(":") ? "ipv6" : "ipv4";
+      await this.inside.run(
+        ["conntrack", "-D", "-f", family, "-p", "udp", "--reply-src", address],
+        {
+          check: false,
+        },
+      );
     }
   }
 }
 
-/** Probes until the returned function is called; a probe that is under way then changes nothing any more. */
-const watchHealth = (kernel: KernelBalancer, check: HealthCheck): (() => void) => {
+interface Watch {
+  /** Why the check has ended by itself; null while it runs. */
+  failure(): Error | null;
+  /** Resolves when no probe is under way any more. */
+  stop(): Promise<void>;
+}
+
+/** Probes until it is stopped; a round that is under way then changes nothing any more. */
+const watchHealth = (kernel: KernelBalancer, check: HealthCheck): Watch => {
   const policy: HealthPolicy = {
     healthDelayMs: check.healthDelayMs ?? 0,
     recoverDelayMs: check.recoverDelayMs ?? 0,
   };
   const believed = new Map<string, TargetHealth>();
-  let isStopped = false;
-  let timer: NodeJS.Timeout | undefined;
+  const stopping = new AbortController();
+  let failure: Error | null = null;
   const round = async (): Promise<void> => {
     const names = Object.keys(kernel.state.targets);
     const answers = await Promise.all(
       names.map(async (name) => [name, await probe(kernel, check, name)] as const),
     );
-    if (isStopped) return;
+    if (stopping.signal.aborted) return;
     for (const [name, isHealthy] of answers) {
       const health = believed.get(name) ?? healthAtStart;
       believed.set(name, stepHealth(health, { isHealthy, nowMs: performance.now() }, policy));
@@ -271,22 +321,23 @@ const watchHealth = (kernel: KernelBalancer, check: HealthCheck): (() => void) =
     const serving = names.filter((name) => believed.get(name)?.isServing ?? true);
     if (serving.join() !== kernel.state.serving.join()) await kernel.serve(serving);
   };
-  const loop = (): void => {
-    if (isStopped) return;
-    round().then(
-      () => {
-        timer = setTimeout(loop, check.intervalMs ?? probeIntervalMsDefault);
-      },
-      () => {
-        // The namespace is gone when the lab closes under a round; the loop ends with it.
-        isStopped = true;
-      },
-    );
+  const loop = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      await round();
+      await after(check.intervalMs ?? probeIntervalMsDefault, undefined, {
+        signal: stopping.signal,
+      });
+    }
   };
-  loop();
-  return () => {
-    isStopped = true;
-    clearTimeout(timer);
+  const ended = loop().catch((cause: unknown) => {
+    if (!stopping.signal.aborted) failure = new Error("The health check has failed.", { cause });
+  });
+  return {
+    failure: () => failure,
+    stop: () => {
+      stopping.abort();
+      return ended;
+    },
   };
 };
 
@@ -296,7 +347,7 @@ const probe = async (
   name: string,
 ): Promise<boolean> => {
   if (typeof check.probe === "function") return check.probe(name);
-  const address = kernel.state.targets[name] ?? "";
+  const address = kernel.state.targets[name]?.ip ?? "";
   const { code } = await kernel.inside
     .run(["bash", "-c", 'exec 3<>"/dev/tcp/$0/$1"', address, `${check.probe.tcpPort}`], {
       check: false,

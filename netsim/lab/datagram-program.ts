@@ -12,10 +12,15 @@ interface Question {
 }
 
 const echo = (port: number, machine: string): void => {
-  const socket = createSocket("udp4");
+  const socket = createSocket("udp6"); // both families: IPv4 comes as ::ffff:a.b.c.d
   socket.on("message", (message, client) => {
     const question: Question = JSON.parse(message.toString());
-    const answer = { ...question, machine, seenAddress: client.address, seenPort: client.port };
+    const answer = {
+      ...question,
+      machine,
+      seenAddress: plainAddress(client.address),
+      seenPort: client.port,
+    };
     socket.send(JSON.stringify(answer), client.port, client.address);
   });
   socket.on("listening", () => process.stdout.write("listening\n"));
@@ -25,9 +30,7 @@ const echo = (port: number, machine: string): void => {
 const send = async (options: SendOptions): Promise<void> => {
   const answers: Answer[] = [];
   const sockets = await Promise.all(
-    Array.from({ length: options.sockets ?? 1 }, (_, index) =>
-      openSocket(options.sourcePort === undefined ? 0 : options.sourcePort + index, answers),
-    ),
+    Array.from({ length: options.sockets ?? 1 }, (_, index) => openSocket(options, index, answers)),
   );
   for (let sequence = 0; sequence < options.count; sequence += 1) {
     for (const [index, socket] of sockets.entries()) {
@@ -41,8 +44,13 @@ const send = async (options: SendOptions): Promise<void> => {
   process.stdout.write(JSON.stringify(answers));
 };
 
-const openSocket = async (port: number, answers: Answer[]): Promise<Socket> => {
-  const socket = createSocket("udp4");
+const openSocket = async (
+  options: SendOptions,
+  index: number,
+  answers: Answer[],
+): Promise<Socket> => {
+  const port = options.sourcePort === undefined ? 0 : options.sourcePort + index;
+  const socket = createSocket(options.address.includes(":") ? "udp6" : "udp4");
   socket.on("message", (message, from) => {
     const said: Omit<Answer, "fromAddress" | "fromPort"> = JSON.parse(message.toString());
     answers.push({ ...said, fromAddress: from.address, fromPort: from.port });
@@ -53,6 +61,10 @@ const openSocket = async (port: number, answers: Answer[]): Promise<Socket> => {
   await once(socket, "listening");
   return socket;
 };
+
+function plainAddress(address: string): string {
+  return address.replace(/^::ffff:/, "");
+}
 
 const [verb, first = "", second = ""] = process.argv.slice(2);
 if (verb === "echo") echo(Number(first), second);

@@ -12,6 +12,7 @@ if (process.getuid?.() !== 0) {
   t.plan(0, "a lab needs root");
   process.exit(0);
 }
+t.setTimeout(120_000);
 
 const plan = twoNetworksPlan;
 const public3 = { internet: "198.51.100.1", shootRouter: "198.51.100.2" };

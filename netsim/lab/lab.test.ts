@@ -16,6 +16,7 @@ if (process.getuid?.() !== 0) {
   t.plan(0, "a lab needs root");
   process.exit(0);
 }
+t.setTimeout(120_000);
 
 const pair = (name: string): Topology => ({
   name,

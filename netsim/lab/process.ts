@@ -108,7 +108,8 @@ const startFailure = (argv: readonly string[], cause: Error): CommandError =>
 export const runCommand = (argv: readonly string[], options: RunOptions = {}): Promise<RunResult> =>
   new Promise((resolve, reject) => {
     const child = launch(argv, {
-      stdio: ["pipe", "pipe", "pipe"],
+      // Not an empty pipe: Node's pipes are sockets, and a bash that reads from a socket runs the user's ~/.bashrc.
+      stdio: [options.input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
       env: environment(options.env),
       ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     });
@@ -134,7 +135,7 @@ export const runCommand = (argv: readonly string[], options: RunOptions = {}): P
     });
     // A program that ends without reading its input closes the pipe: its exit code tells the story.
     child.stdin?.on("error", () => {});
-    child.stdin?.end(options.input ?? "");
+    child.stdin?.end(options.input);
   });
 
 /** Starts a program in the background with its output in a log file. */

@@ -64,6 +64,7 @@ export interface MachineSpec {
 
 export interface BalancerTargetSpec {
   readonly address: string;
+  readonly address6?: string;
   readonly machine: string;
 }
 
@@ -72,7 +73,10 @@ export interface BalancerSpec {
   readonly machine: string;
   /** The interface that carries the public address. */
   readonly outside: string;
+  /** Without prefix length. */
   readonly address: string;
+  /** A balancer without one knows no IPv6. */
+  readonly address6?: string;
   readonly port: number;
   readonly mode: BalancerMode;
   /** The UDP port on every target. */

@@ -36,6 +36,7 @@ export const twoNetworksPlan = {
   podRange6: "fd25:0:1::/56",
   serviceRange: "172.28.0.0/22",
   balancerAddress: "198.51.100.4",
+  balancerAddress6: "2001:db8:2::4",
   /** Free addresses of the balancer's network, for a balancer that moves. */
   balancerSpareAddresses: ["198.51.100.5", "198.51.100.6"],
   tunnelPort: 51820,
@@ -107,6 +108,7 @@ export const twoNetworks = (options: TwoNetworksOptions = {}): Topology => ({
       machine: "balancer",
       outside: "outside",
       address: plan.balancerAddress,
+      address6: plan.balancerAddress6,
       port: plan.tunnelPort,
       mode: options.mode ?? "per-flow",
       targetPort: plan.tunnelPort,
@@ -114,7 +116,10 @@ export const twoNetworks = (options: TwoNetworksOptions = {}): Topology => ({
         ? {}
         : { udpTimeoutSeconds: options.balancerUdpTimeoutSeconds }),
       targets: Object.fromEntries(
-        nodeNames.map((name) => [name, { machine: name, address: plan.nodes[name].address }]),
+        nodeNames.map((name) => {
+          const { address, address6 } = plan.nodes[name];
+          return [name, { machine: name, address, address6 }];
+        }),
       ),
     },
   },
