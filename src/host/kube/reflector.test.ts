@@ -5,6 +5,7 @@ import t from "tap";
 import { FakeClock } from "#src/host/fake-clock.ts";
 import { FakeLog } from "#src/host/fake-log.ts";
 import { seededRandom } from "#src/host/random.ts";
+import type { KubeObject } from "#src/ports/kube.ts";
 import { SourceReflector } from "./reflector.ts";
 import { ScriptedSource } from "./scripted-source.ts";
 
@@ -28,6 +29,12 @@ const world = (options: { onChange?: () => void; seed?: number; startJitterMs?: 
   const names = () => [...(reflector.items?.keys() ?? [])];
   return { clock, log, source, reflector, names, notices: () => notices };
 };
+
+const versions = (items: ReadonlyMap<string, KubeObject> | null): string =>
+  [...(items ?? [])]
+    .map(([name, object]) => `${name}=${object.metadata.resourceVersion}`)
+    .toSorted((a, b) => a.localeCompare(b))
+    .join(" ");
 
 void t.test("K1 a watch handler that throws is logged, and nothing stops or is lost", async (t) => {
   const { clock, log, source, reflector, names } = world({

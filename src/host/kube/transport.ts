@@ -4,6 +4,7 @@ import { readFile } from "node:fs/promises";
 import http from "node:http";
 import https from "node:https";
 import type { Clock } from "#src/ports/clock.ts";
+import { isHostError } from "#src/ports/host-error.ts";
 import type { CredentialsSource, KubeAuth, KubeCredentials } from "./credentials.ts";
 import {
   KubeError,
@@ -93,7 +94,11 @@ export class KubeTransport {
     await new Promise<void>((resolve, reject) => {
       const fail = (error: unknown): void => {
         response.destroy();
-        reject(error instanceof KubeError ? error : this.#broken(request, error));
+        reject(
+          isHostError(error)
+            ? this.#error(request, "bad-response", error.message)
+            : this.#broken(request, error),
+        );
       };
       response.on("data", (chunk: Uint8Array) => {
         try {
