@@ -7,7 +7,7 @@ import type {
   NetworkOperation,
   Route,
 } from "#src/model/network.ts";
-import { HostError } from "#src/ports/host-error.ts";
+import { HostError, isHostError } from "#src/ports/host-error.ts";
 import type { Network } from "#src/ports/network.ts";
 import { RtnetlinkSocket, type NetlinkFailure } from "./netlink-socket.ts";
 import {
@@ -21,6 +21,7 @@ import {
   readRoute,
   ROUTE_PROTOCOL,
   routeBody,
+  rpFilterChange,
   RTM,
   type AddressMessage,
   type LinkMessage,
@@ -80,7 +81,7 @@ export class NetlinkNetwork implements Network {
       case "remove-route":
         return this.#removeRoute(operation.route);
       case "set-sysctl":
-        return writeSysctl(operation.name, operation.value);
+        return this.#setSysctl(interfaceName, operation);
     }
   }
 
@@ -164,6 +165,21 @@ export class NetlinkNetwork implements Network {
     if (answer.ok || ABSENT.includes(answer.failure.errno)) return;
     const what = `Remove route ${route.destination}`;
     throw kernelError({ what, name: route.interface, failure: answer.failure });
+  }
+
+  /** A container with NET_ADMIN that is not privileged has a read-only /proc/sys, but netlink. */
+  async #setSysctl(name: string, operation: { name: string; value: string }): Promise<void> {
+    try {
+      await writeSysctl(operation.name, operation.value);
+    } catch (e) {
+      const isOurs = operation.name === `net.ipv4.conf.${name}.rp_filter`;
+      if (!isHostError(e) || e.code !== "no-permission" || !isOurs) throw e;
+      const what = `Set sysctl ${operation.name}`;
+      const { index } = await this.#link(name, what);
+      const body = rpFilterChange(index, Number(operation.value));
+      const answer = await this.#socket.request({ type: RTM.newLink, flags: 0, body });
+      if (!answer.ok) throw kernelError({ what, name, failure: answer.failure });
+    }
   }
 
   async #link(name: string, what: string): Promise<LinkMessage> {

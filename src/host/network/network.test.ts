@@ -19,6 +19,14 @@ switch (namespace.kind) {
       const said = withoutNetAdmin();
       t.match(said, /no-permission Set link .* on lo failed \(EPERM\).*NET_ADMIN/);
     });
+    void t.test(
+      "W37 rp_filter is set where /proc/sys is read-only and NET_ADMIN is all we have",
+      async (t) => {
+        ip("tuntap add dev xylem0 mode tun");
+        t.teardown(() => ip("link del xylem0"));
+        t.equal(withReadOnlySysctls(), "1 then 2");
+      },
+    );
     void t.test("a large routing table is read completely", async (t) => {
       ip("link add many0 type bridge");
       ip("link set many0 up");
@@ -91,4 +99,25 @@ function withoutNetAdmin(): string {
   return execFileSync("setpriv", ["--bounding-set=-net_admin", "--inh-caps=-net_admin", ...node], {
     encoding: "utf8",
   });
+}
+
+/** Sets rp_filter to 1, then to 2 through our port, and gives what was read before and after. */
+function withReadOnlySysctls(): string {
+  const name = "net.ipv4.conf.xylem0.rp_filter";
+  const script = `
+    const { NetlinkNetwork } = await import(${JSON.stringify(import.meta.resolve("./netlink-network.ts"))});
+    const network = new NetlinkNetwork();
+    const read = async () => (await network.observe({ interface: "xylem0", sysctls: { "${name}": "" } })).sysctls["${name}"];
+    const before = await read();
+    await network.apply("xylem0", { kind: "set-sysctl", name: "${name}", value: "2" });
+    console.log(before, "then", await read());
+    process.exit(0);`;
+  const shell = [
+    `sysctl -qw ${name}=1`,
+    "mount --bind /proc/sys /proc/sys",
+    "mount -o remount,bind,ro /proc/sys",
+    'exec "$0" --input-type=module --eval "$1"',
+  ].join(" && ");
+  const args = ["--mount", "sh", "-c", shell, process.execPath, script];
+  return execFileSync("unshare", args, { encoding: "utf8" }).trim();
 }

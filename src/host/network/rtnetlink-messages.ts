@@ -41,7 +41,12 @@ const RT_SCOPE_LINK = 253;
 const RTN_UNICAST = 1;
 /** Skips duplicate address detection: the address is usable at once and nobody else is on this link. */
 const IFA_F_NODAD = 0x02;
-const IFLA = { name: 3, mtu: 4 } as const;
+const IFLA = { name: 3, mtu: 4, perFamily: 26 } as const;
+/** linux/if_link.h: settings of one family of a link, by number. */
+const IFLA_INET_CONF = 1;
+/** linux/ip.h. */
+const IPV4_DEVCONF_RP_FILTER = 8;
+const NLA_F_NESTED = 0x8000;
 const IFA = { address: 1, local: 2 } as const;
 const RTA = { destination: 1, interface: 4, source: 7, table: 15 } as const;
 /** The two top bits of an attribute's type are flags (nested, byte order). */
@@ -85,6 +90,14 @@ export function linkChange(options: { index: number; mtu: number; up: boolean })
   writeU32(head, options.up ? IFF_UP : 0, 8);
   writeU32(head, IFF_UP, 12);
   return Buffer.concat([head, attribute(IFLA.mtu, u32(options.mtu))]);
+}
+
+/** Sets rp_filter of a link, which needs no /proc/sys. */
+export function rpFilterChange(index: number, value: number): Buffer {
+  const head = Buffer.alloc(16);
+  writeU32(head, index, 4);
+  const settings = nested(IFLA_INET_CONF, attribute(IPV4_DEVCONF_RP_FILTER, u32(value)));
+  return Buffer.concat([head, nested(IFLA.perFamily, nested(AF_INET, settings))]);
 }
 
 /** An address of a link, to add or to delete; a prefix length of null is the host's, /32 or /128. */
@@ -199,6 +212,8 @@ function attribute(type: number, value: Buffer): Buffer {
   value.copy(out, 4);
   return out;
 }
+
+const nested = (type: number, inner: Buffer): Buffer => attribute(type | NLA_F_NESTED, inner);
 
 function addressBytes(value: bigint, family: 4 | 6): Buffer {
   const width = family === 4 ? 4 : 16;
