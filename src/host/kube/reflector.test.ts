@@ -433,11 +433,9 @@ void t.test(
         }
         source.isStalled = false;
         await clock.advance(10 * 60_000);
-        const copy = [...(reflector.items ?? [])].map(([, o]) => o.metadata.resourceVersion);
-        const world_ = [...source.objects.values()].map((o) => o.metadata.resourceVersion);
-        if (String(copy.toSorted()) !== String(world_.toSorted())) {
-          throw new Error(`copy ${String(copy)}, world ${String(world_)}`);
-        }
+        const copy = versions(reflector.items);
+        const truth = versions(source.objects);
+        if (copy !== truth) throw new Error(`the copy is ${copy}, the world ${truth}`);
         if (source.openMax > 1) throw new Error(`${source.openMax} watches at once`);
         reflector.stop();
         if (clock.pending !== 0) throw new Error("a timer is left");
