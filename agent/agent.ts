@@ -81,8 +81,7 @@ export class Agent {
     const { cluster, config, privateKey, publicKey, version, kube, log } = this.#parts;
     const missing = cluster.missing();
     if (missing !== null) return this.#wait(missing);
-    const nodes = cluster.nodes();
-    const claims = cluster.claims();
+    const { nodes, claims } = cluster;
     const node = nodes.values.find(({ name }) => name === config.node);
     if (node === undefined) {
       return this.#wait(

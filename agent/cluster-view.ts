@@ -3,7 +3,8 @@
 import { parseNode } from "#src/codec/node-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { parseTunnelGateways } from "#src/codec/tunnel-gateways-codec.ts";
-import { type Readings, readAll, whatIsMissing } from "#src/host/kube/readings.ts";
+import { pruneNode } from "#src/host/kube/object-store.ts";
+import { Readings, whatIsMissing } from "#src/host/kube/readings.ts";
 import { NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
 import { type Parsed, problem } from "#src/model/parsed.ts";
 import type { AgentClaim, NodeFacts, TunnelGateways } from "#src/model/tunnel.ts";
@@ -13,15 +14,25 @@ const NAMESPACE = "kube-system";
 const GATEWAYS = "xylem";
 
 export class ClusterView {
+  readonly nodes = new Readings<NodeFacts>("Node", parseNode);
+  readonly claims = new Readings<AgentClaim>("TunnelAgent", parseTunnelAgent);
   readonly #nodes: Reflector;
   readonly #claims: Reflector;
   readonly #gateways: Reflector;
 
+  /** `onChange` hears of facts that changed, and of the first list of each kind. */
   constructor(kube: Kube, onChange: (what: string) => void) {
-    this.#nodes = kube.reflect(NODES, { onChange: () => onChange("nodes") });
+    this.#nodes = kube.reflect(NODES, {
+      onChange: () => {
+        if (this.nodes.update(this.#nodes.items)) onChange("nodes");
+      },
+      prune: pruneNode,
+    });
     this.#claims = kube.reflect(TUNNEL_AGENTS, {
       namespace: NAMESPACE,
-      onChange: () => onChange("agents"),
+      onChange: () => {
+        if (this.claims.update(this.#claims.items)) onChange("agents");
+      },
     });
     this.#gateways = kube.reflect(TUNNEL_GATEWAYS, {
       namespace: NAMESPACE,
@@ -33,14 +44,6 @@ export class ClusterView {
   /** Null once everything was listed; else the sentence that says what is missing. */
   missing(): string | null {
     return whatIsMissing("the API server", [this.#nodes, this.#claims, this.#gateways]);
-  }
-
-  nodes(): Readings<NodeFacts> {
-    return readAll(this.#nodes.items, "Node", parseNode);
-  }
-
-  claims(): Readings<AgentClaim> {
-    return readAll(this.#claims.items, "TunnelAgent", parseTunnelAgent);
   }
 
   gateways(): Parsed<TunnelGateways> {

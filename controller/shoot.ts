@@ -5,9 +5,9 @@ import { parseNode } from "#src/codec/node-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { tunnelGatewaysObject } from "#src/codec/tunnel-gateways-codec.ts";
 import { pruneNode } from "#src/host/kube/object-store.ts";
-import { readAll } from "#src/host/kube/readings.ts";
+import { Readings } from "#src/host/kube/readings.ts";
 import type { PublicKey } from "#src/model/key.ts";
-import type { Tunnel } from "#src/model/tunnel.ts";
+import type { AgentClaim, NodeFacts, Tunnel } from "#src/model/tunnel.ts";
 import { countAgents } from "#src/plan/tunnel-status.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, Reflector } from "#src/ports/kube.ts";
@@ -19,13 +19,22 @@ export class Shoot {
   readonly #kube: Kube;
   readonly #nodes: Reflector;
   readonly #agents: Reflector;
+  readonly #nodeFacts = new Readings<NodeFacts>("Node", parseNode);
+  readonly #claims = new Readings<AgentClaim>("TunnelAgent", parseTunnelAgent);
 
   constructor(kube: Kube, onChange: (what: string) => void) {
     this.#kube = kube;
-    this.#nodes = kube.reflect(NODES, { onChange: () => onChange("nodes"), prune: pruneNode });
+    this.#nodes = kube.reflect(NODES, {
+      onChange: () => {
+        if (this.#nodeFacts.update(this.#nodes.items)) onChange("nodes");
+      },
+      prune: pruneNode,
+    });
     this.#agents = kube.reflect(TUNNEL_AGENTS, {
       namespace: AGENT_NAMESPACE,
-      onChange: () => onChange("agents"),
+      onChange: () => {
+        if (this.#claims.update(this.#agents.items)) onChange("agents");
+      },
     });
   }
 
@@ -46,9 +55,8 @@ export class Shoot {
   /** Null: not both are listed yet. */
   agents(): { readonly ready: number; readonly total: number } | null {
     if (this.#nodes.items === null || this.#agents.items === null) return null;
-    const nodes = readAll(this.#nodes.items, "Node", parseNode).values;
-    const claims = readAll(this.#agents.items, "TunnelAgent", parseTunnelAgent).values;
-    const { ready, total } = countAgents({ nodes, claims });
+    const facts = { nodes: this.#nodeFacts.values, claims: this.#claims.values };
+    const { ready, total } = countAgents(facts);
     return { ready, total };
   }
 

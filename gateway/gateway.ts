@@ -92,9 +92,7 @@ export class Gateway {
       standby: this.#relay.standby,
       problem: this.#problem,
       findings: this.#plan?.findings ?? [],
-      nodes: Object.fromEntries(
-        shoot.claims().values.map((claim) => [claim.publicKey, claim.node]),
-      ),
+      nodes: Object.fromEntries(shoot.claims.values.map((claim) => [claim.publicKey, claim.node])),
       device: this.stats(),
     };
   }
@@ -173,8 +171,7 @@ export class Gateway {
 
   #planFor(tunnel: Tunnel, { slot }: Identity, endpoint: Endpoint): GatewayPlan {
     const { shoot, config } = this.#parts;
-    const nodes = shoot.nodes();
-    const claims = shoot.claims();
+    const { nodes, claims } = shoot;
     this.#relay.choose({ slot, nodes: nodes.values, claims: claims.values, stats: this.stats() });
     const plan = planGateway({
       tunnel,
@@ -191,7 +188,7 @@ export class Gateway {
   /** Null: packets go through the tunnel and were answered. Only what was not proven yet is asked over the wire. */
   async #prove({ network, agents }: GatewayPlan): Promise<string | null> {
     if (agents.planned === 0) return "no agent has registered yet";
-    const relay = this.#parts.shoot.nodes().values.find(({ name }) => name === this.#relay.relay);
+    const relay = this.#parts.shoot.nodes.values.find(({ name }) => name === this.#relay.relay);
     const [address] = relay?.addresses ?? [];
     if (address === undefined) return "no node can be the relay: none is Ready and has an agent";
     const sources = network.addresses.map((cidr) => cidr.replace(/\/\d+$/, ""));

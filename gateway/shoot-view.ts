@@ -4,7 +4,8 @@ import { parseNode } from "#src/codec/node-codec.ts";
 import { parseAgentService } from "#src/codec/service-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { NODES, SERVICES, TUNNEL_AGENTS } from "#src/ports/kube-resource.ts";
-import { type Readings, readAll, whatIsMissing } from "#src/host/kube/readings.ts";
+import { pruneNode } from "#src/host/kube/object-store.ts";
+import { Readings, whatIsMissing } from "#src/host/kube/readings.ts";
 import type { Endpoint } from "#src/model/endpoint.ts";
 import type { AgentClaim, NodeFacts } from "#src/model/tunnel.ts";
 import type { Kube, Reflector } from "#src/ports/kube.ts";
@@ -13,15 +14,25 @@ const AGENT_NAMESPACE = "kube-system";
 const AGENT_SERVICE = "xylem-agent";
 
 export class ShootView {
+  readonly nodes = new Readings<NodeFacts>("Node", parseNode);
+  readonly claims = new Readings<AgentClaim>("TunnelAgent", parseTunnelAgent);
   readonly #nodes: Reflector;
   readonly #claims: Reflector;
   readonly #services: Reflector;
 
+  /** `onChange` hears of facts that changed, and of the first list of each kind. */
   constructor(kube: Kube, onChange: (what: string) => void) {
-    this.#nodes = kube.reflect(NODES, { onChange: () => onChange("nodes") });
+    this.#nodes = kube.reflect(NODES, {
+      onChange: () => {
+        if (this.nodes.update(this.#nodes.items)) onChange("nodes");
+      },
+      prune: pruneNode,
+    });
     this.#claims = kube.reflect(TUNNEL_AGENTS, {
       namespace: AGENT_NAMESPACE,
-      onChange: () => onChange("agents"),
+      onChange: () => {
+        if (this.claims.update(this.#claims.items)) onChange("agents");
+      },
     });
     this.#services = kube.reflect(SERVICES, {
       namespace: AGENT_NAMESPACE,
@@ -33,14 +44,6 @@ export class ShootView {
   /** Null once everything was listed; else the sentence that says what is missing. */
   missing(): string | null {
     return whatIsMissing("the shoot's API server", [this.#nodes, this.#claims, this.#services]);
-  }
-
-  nodes(): Readings<NodeFacts> {
-    return readAll(this.#nodes.items, "Node", parseNode);
-  }
-
-  claims(): Readings<AgentClaim> {
-    return readAll(this.#claims.items, "TunnelAgent", parseTunnelAgent);
   }
 
   /** The balancer's first address; null while there is none. */

@@ -66,7 +66,12 @@ const findJobs = (): Job[] => {
 const execute = (job: Job): Promise<{ text: string; errors: string; ended: string | null }> =>
   new Promise((resolve) => {
     const [command, ...args] = job.argv;
-    const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], detached: true });
+    const child = spawn(command, args, {
+      stdio: ["ignore", "pipe", "pipe"],
+      detached: true,
+      // tap would end a whole file after 30 s; each job has a limit of its own here.
+      env: { ...process.env, TAP_TIMEOUT: "0" },
+    });
     let text = "";
     let errors = "";
     let isLate = false;

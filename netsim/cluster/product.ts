@@ -41,6 +41,8 @@ export interface ProductProgram {
   readonly log: string;
   /** Null while it does not answer. */
   readonly status: () => Promise<EndStatus | null>;
+  /** The lines of one metric, labels included. */
+  readonly metric: (name: string) => Promise<string>;
   /** Resolves when `/readyz` says yes; the error carries its last answer. */
   readonly ready: (timeoutMs?: number) => Promise<void>;
 }
@@ -314,6 +316,13 @@ function prepareProgram({ lab, programs }: Cluster, spec: ProgramSpec): ProductP
     status: async () => {
       const { code, stdout } = await get("/status", ["-timeout", "1s"]);
       return code === 0 ? (JSON.parse(stdout) as EndStatus) : null;
+    },
+    metric: async (name) => {
+      const { stdout } = await get("/metrics", ["-timeout", "2s"]);
+      return stdout
+        .split("\n")
+        .filter((line) => line.startsWith(name))
+        .join("\n");
     },
     ready: async (timeoutMs = readyTimeoutMs) => {
       await waitFor(
