@@ -146,8 +146,10 @@ export const PORT = 51_820;
 
 export interface PairOptions {
   readonly outer: keyof typeof OUTER;
-  /** False: no device runs on this side; something else will. */
+  /** Where our devices run, both when left out; something else may run on the other. */
   readonly sides?: readonly Side[];
+  /** The gateway's UDP port; any when left out. */
+  readonly gatewayPort?: number;
 }
 
 /**
@@ -186,7 +188,9 @@ export class TunnelPair {
   static async open(options: PairOptions): Promise<TunnelPair> {
     const pair = new TunnelPair(options.outer);
     try {
-      for (const side of options.sides ?? (["agent", "gateway"] as const)) await pair.#start(side);
+      for (const side of options.sides ?? (["agent", "gateway"] as const)) {
+        await pair.#start(side, side === "agent" ? PORT : (options.gatewayPort ?? 0));
+      }
     } catch (error) {
       await pair.close();
       throw error;
@@ -194,7 +198,7 @@ export class TunnelPair {
     return pair;
   }
 
-  async #start(side: Side): Promise<void> {
+  async #start(side: Side, listenPort: number): Promise<void> {
     await this[side].open({
       kind: side,
       agentId: AGENT_ID,
@@ -202,7 +206,7 @@ export class TunnelPair {
       privateKey: this.keys[side].privateKey,
       interface: "xylem0",
       mtu: 1380,
-      listenPort: side === "agent" ? PORT : 0,
+      listenPort,
       paths: side === "agent" ? 1 : 3,
       offload: true,
     });
