@@ -242,12 +242,17 @@ function readCidrs(right: unknown): readonly Cidr[] | null {
 function readElement(element: unknown): readonly Cidr[] | null {
   if (typeof element === "string") return rangeCidrs(element, element);
   const prefix = object(object(element)?.["prefix"]);
-  if (prefix !== null) {
-    const cidr = parseCidr(`${String(prefix["addr"])}/${String(prefix["len"])}`);
-    return cidr.ok ? [cidr.value] : null;
-  }
+  if (prefix !== null) return prefixCidrs(prefix["addr"], prefix["len"]);
   const [from, to] = list(object(element)?.["range"]);
   return typeof from === "string" && typeof to === "string" ? rangeCidrs(from, to) : null;
+}
+
+/** nft spells like inet_ntop(3), e.g. `::8.0.0.0`, so the address is read before its CIDR is made. */
+function prefixCidrs(address: unknown, length: unknown): readonly Cidr[] | null {
+  const ip = parseIp(address);
+  if (!ip.ok || typeof length !== "number") return null;
+  const cidr = parseCidr(`${ip.value}/${length}`);
+  return cidr.ok ? [cidr.value] : null;
 }
 
 function rangeCidrs(from: string, to: string): readonly Cidr[] | null {

@@ -125,6 +125,28 @@ void t.test("what nft 1.0.6 printed is read back, ranges and single prefixes inc
   t.end();
 });
 
+void t.test("IPv6 as inet_ntop spells it, with a dotted tail, is read", (t) => {
+  const expressions = [
+    iif("xylem0"),
+    match("!=", { meta: { key: "oifname" } }, "xylem0"),
+    match("==", payload("ip6", "saddr"), {
+      set: [
+        { prefix: { addr: "::8.0.0.0", len: 101 } },
+        "::1.2.3.4",
+        { range: ["::9.0.0.0", "::9.0.0.1"] },
+      ],
+    }),
+    counter(0),
+    { masquerade: null },
+  ];
+  const sources = ["::102:304/128", "::800:0/101"];
+  t.match(parseNft(listingOf([rule("forward", expressions)])), {
+    foreignRules: 0,
+    table: { chains: [{ rules: [{ kind: "masquerade", sources }] }] },
+  });
+  t.end();
+});
+
 const replies = match("in", { ct: { key: "state" } }, ["established", "related"]);
 for (const { name, expressions } of [
   { name: "no counter", expressions: [iif("xylem0"), replies, { accept: null }] },

@@ -4,8 +4,13 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import t from "tap";
+import { renderNft } from "#src/codec/nft.ts";
+import { cidrFromParts, type Cidr } from "#src/model/cidr.ts";
+import type { FirewallHook, FirewallRule, FirewallTable } from "#src/model/network.ts";
+import type { Random } from "#src/ports/random.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Firewall } from "#src/ports/firewall.ts";
+import { seededRandom } from "../random.ts";
 import { freshNamespace } from "../network/fresh-namespace.ts";
 import { FakeFirewall } from "./fake-firewall.ts";
 import { firewallCompliance, gatewayTable, type FirewallBench } from "./firewall-compliance.ts";
@@ -32,6 +37,21 @@ switch (namespace.kind) {
         }
       },
     );
+    void t.test("any table comes back as it was written, 60 at random", async (t) => {
+      const { firewall } = nftBench();
+      t.teardown(() => firewall.remove());
+      const random = seededRandom(158);
+      for (let i = 0; i < 60; i++) {
+        const table = randomTable(random);
+        await firewall.replace(table);
+        const observed = await firewall.observe();
+        t.equal(observed?.foreignRules, 0);
+        t.equal(
+          renderNft({ interface: table.interface, chains: observed?.table.chains ?? [] }),
+          renderNft(table),
+        );
+      }
+    });
     void t.test("W39 tables of others are not touched", async (t) => {
       const { firewall } = nftBench();
       execFileSync("nft", [
@@ -87,6 +107,42 @@ if (namespace.kind !== "inside") {
       t.match(error, { code, message: fix });
     });
   }
+}
+
+/** Every hook, any rules in any order, up to 12 blocks of any size and family; neighbours are likely. */
+function randomTable({ unit }: Random): FirewallTable {
+  const below = (max: number): number => Math.floor(unit() * max);
+  const block = (): Cidr => {
+    const [family, width] = unit() < 0.5 ? ([4, 32] as const) : ([6, 128] as const);
+    const length = 1 + below(family === 4 ? 32 : 128);
+    const shift = BigInt(width - length);
+    const base = ((BigInt(below(4)) << BigInt(width - 9)) >> shift) << shift;
+    const near = length > 20 ? BigInt(below(6)) << shift : 0n;
+    return cidrFromParts({ family, base: base + near, length });
+  };
+  const blocks = (): readonly Cidr[] => Array.from({ length: 1 + below(12) }, block);
+  const rule = (hook: FirewallHook): FirewallRule => {
+    if (hook === "postrouting") return { kind: "masquerade", from: "tunnel", sources: blocks() };
+    const rules: readonly FirewallRule[] = [
+      { kind: "accept-replies", from: "tunnel" },
+      { kind: "drop-new", from: "tunnel" },
+      { kind: "drop-new-into", to: "tunnel" },
+      { kind: "only-destinations", from: "tunnel", destinations: blocks() },
+    ];
+    // nft refuses an outgoing interface where a packet comes in, and the other way round.
+    const fitting = rules.filter(
+      (r) => hook === "forward" || (r.kind === "drop-new-into") === (hook === "output"),
+    );
+    return fitting[below(fitting.length)] ?? { kind: "drop-new", from: "tunnel" };
+  };
+  const hooks = (["input", "forward", "output", "postrouting"] as const).filter(() => unit() < 0.7);
+  return {
+    interface: "xylem0",
+    chains: hooks.map((hook) => ({
+      hook,
+      rules: Array.from({ length: below(4) }, () => rule(hook)),
+    })),
+  };
 }
 
 async function failureOf(firewall: Firewall): Promise<unknown> {
