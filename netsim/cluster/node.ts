@@ -5,6 +5,8 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import type { Namespace } from "#netsim/lab/namespace.ts";
 import type { Running } from "#netsim/lab/process.ts";
+import { flagList } from "./flags.ts";
+import type { Flags } from "./flags.ts";
 import type { ClusterKeys } from "./pki.ts";
 import type { Programs } from "./programs.ts";
 import type { NodeSite, ShootRanges } from "./site.ts";
@@ -69,18 +71,19 @@ export async function prepareNode(spec: NodeSpec): Promise<PreparedNode> {
 
 function startKubernetes(spec: NodeSpec): readonly Running[] {
   const { site, keys, programs, machine } = spec;
-  const start = (program: string, args: readonly string[]): Running =>
-    machine.spawn([programs.hyperkube, ...args], {
+  const start = (program: string, flags: Flags): Running =>
+    machine.spawn([programs.hyperkube, ...flagList(flags)], {
       argv0: program,
       log: join(spec.logs, `${site.name}-${program}.log`),
     });
   return [
-    start("kube-proxy", ["--config", join(spec.folder, "proxy.yaml")]),
-    start("kubelet", [
-      ...["--config", join(spec.folder, "kubelet.yaml")],
-      ...["--kubeconfig", keys.file(`${site.name}-kubelet.conf`)],
-      ...["--node-ip", site.address, "--hostname-override", site.name],
-    ]),
+    start("kube-proxy", { config: join(spec.folder, "proxy.yaml") }),
+    start("kubelet", {
+      config: join(spec.folder, "kubelet.yaml"),
+      kubeconfig: keys.file(`${site.name}-kubelet.conf`),
+      "node-ip": site.address,
+      "hostname-override": site.name,
+    }),
   ];
 }
 

@@ -62,8 +62,10 @@ export class Nodes {
 
   async #boot(node: NodeSite): Promise<PreparedNode> {
     const { lab, site, programs, folder, logs, keys } = this.#spec;
+    const wasBooted = this.#machines.has(node.name);
     const machine = await startMachine(lab, node.name);
     this.#machines.set(node.name, machine);
+    if (wasBooted) await forgetOldCgroups(machine);
     const prepared = await prepareNode({
       site: node,
       ranges: site.ranges,
@@ -80,4 +82,14 @@ export class Nodes {
     this.#prepared.set(node.name, prepared);
     return prepared;
   }
+}
+
+/**
+ * A reboot of a real machine empties its cgroups; here they outlive it, and the kubelet's cAdvisor would ask
+ * containerd in vain for each old container, three seconds apiece.
+ */
+async function forgetOldCgroups(machine: Machine): Promise<void> {
+  const remove =
+    "find /sys/fs/cgroup/*/kubepods -depth -type d -exec rmdir {} \\; 2>/dev/null || true";
+  await machine.run(["sh", "-c", remove]);
 }

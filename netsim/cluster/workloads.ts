@@ -1,6 +1,7 @@
 /** What runs in the lab's shoot: web pods on each node, a talker, a webhook, an aggregated API, metrics-server. */
 
 import { dirname } from "node:path";
+import { flagList } from "./flags.ts";
 import type { ClusterKeys } from "./pki.ts";
 import type { Programs } from "./programs.ts";
 
@@ -55,12 +56,19 @@ export function registrations(spec: WorkloadSpec): Manifest {
   return [
     webhookConfiguration("lab", guardWebhook(caBundle)),
     apiService("v1.lab.example", {
-      ...{ group: "lab.example", version: "v1", groupPriorityMinimum: 1000, versionPriority: 10 },
-      ...{ service: { namespace: "default", name: "probe-api" }, caBundle },
+      group: "lab.example",
+      version: "v1",
+      groupPriorityMinimum: 1000,
+      versionPriority: 10,
+      service: { namespace: "default", name: "probe-api" },
+      caBundle,
     }),
     apiService("v1beta1.metrics.k8s.io", {
-      ...{ group: "metrics.k8s.io", version: "v1beta1", groupPriorityMinimum: 100 },
-      ...{ versionPriority: 100, insecureSkipTLSVerify: true },
+      group: "metrics.k8s.io",
+      version: "v1beta1",
+      groupPriorityMinimum: 100,
+      versionPriority: 100,
+      insecureSkipTLSVerify: true,
       service: { namespace: "kube-system", name: "metrics-server" },
     }),
   ];
@@ -146,11 +154,17 @@ function serving(
 function metricsServer(spec: WorkloadSpec, node: string): Manifest[number] {
   const container = {
     command: [
-      ...["/programs/hyperkube", "metrics-server", "--secure-port=10250", "--cert-dir=/tmp"],
-      ...["--kubelet-preferred-address-types=InternalIP"],
-      "--kubelet-certificate-authority=/pki/ca.crt",
-      // 10 s is the least it takes, and the request timeout must be below it, or it exits.
-      ...["--metric-resolution=10s", "--kubelet-request-timeout=5s"],
+      "/programs/hyperkube",
+      "metrics-server",
+      ...flagList({
+        "secure-port": 10250,
+        "cert-dir": "/tmp",
+        "kubelet-preferred-address-types": "InternalIP",
+        "kubelet-certificate-authority": "/pki/ca.crt",
+        // 10 s is the least it takes, and the request timeout must be below it, or it exits.
+        "metric-resolution": "10s",
+        "kubelet-request-timeout": "5s",
+      }),
     ],
     readinessProbe: {
       httpGet: { path: "/readyz", port: 10250, scheme: "HTTPS" },
