@@ -1,10 +1,11 @@
 import t from "tap";
 
-import { cutCable, restoreCable } from "./cable.ts";
+import { cutCable, restoreCable, setLoss } from "./cable.ts";
 import { answersByMachine, sendDatagrams, startEcho } from "./datagrams.ts";
 import { type Lab, openLab } from "./lab.ts";
 import { forgetFlows, listFlows, setUdpTimeout, unsolicitedPackets } from "./nat.ts";
 import { ping } from "./ping.ts";
+import type { Topology } from "./topology.ts";
 import { nodeNames, twoNetworks, twoNetworksPlan } from "./two-networks.ts";
 import { waitFor } from "./wait.ts";
 
@@ -166,6 +167,56 @@ void t.test(
     t.equal((await ping(from, to, { count: 2 })).received, 2);
   },
 );
+
+void t.test("a lossy cable loses its share, and a mended one nothing", async (t) => {
+  const to = plan.nodes.node2.address;
+  await setLoss(lab, "node2", 50);
+  const { received } = await ping(lab.namespace("node1"), to, { count: 60, intervalMs: 10 });
+  t.ok(received > 10 && received < 50, `${received} of 60`);
+  await setLoss(lab, "node2", 0);
+  t.equal((await ping(lab.namespace("node1"), to, { count: 10, intervalMs: 10 })).lost, 0);
+});
+
+void t.test(
+  "a private address is refused at once by one internet, and swallowed by another",
+  async (t) => {
+    const dial = [
+      "socat",
+      "-u",
+      "/dev/null",
+      `TCP:${plan.nodes.node1.address}:10250,connect-timeout=1`,
+    ];
+    const refused = await lab.namespace("apiserver").run(dial, { check: false });
+    t.match(refused.stderr, /unreachable|No route to host/);
+    const silent = await openLab(
+      twoNetworks({ name: "test-hole", unknownAddresses: "black hole" }),
+    );
+    t.teardown(() => silent.close());
+    const swallowed = await silent.namespace("apiserver").run(dial, { check: false });
+    t.match(swallowed.stderr, /timed out/);
+  },
+);
+
+void t.test("a delay needs netem, and a kernel without it is named", async (t) => {
+  const topology: Topology = {
+    name: "test-delay",
+    networks: { lan: { ranges: ["10.79.0.0/30"] } },
+    machines: {
+      a: { interfaces: { eth0: { network: "lan", addresses: ["10.79.0.1/30"] } } },
+      b: { interfaces: { eth0: { network: "lan", addresses: ["10.79.0.2/30"], delayMs: 20 } } },
+    },
+  };
+  const outcome = await openLab(topology).then(
+    (slow) => ({ slow }),
+    (error: unknown) => ({ error }),
+  );
+  if ("error" in outcome) {
+    t.match(outcome.error, { message: /This kernel can't delay packets .*sch_netem/ });
+    return;
+  }
+  t.ok((await ping(outcome.slow.namespace("a"), "10.79.0.2", { count: 3 })).rttMsMin >= 20);
+  await outcome.slow.close();
+});
 
 void t.test("a program in a namespace is not given the test runner's environment", async (t) => {
   const { stdout } = await lab.namespace("seed").run(["env"], { env: { GIVEN: "yes" } });

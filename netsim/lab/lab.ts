@@ -1,6 +1,6 @@
 /** Opens and closes a lab: a topology in network namespaces, with logs, evidence and a leak check at the end. */
 
-import { existsSync, mkdirSync, mkdtempSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { setTimeout as after } from "node:timers/promises";
 
@@ -65,8 +65,8 @@ export interface Lab {
 export class LabLeakError extends Error {
   readonly leaks: readonly string[];
 
-  constructor(lab: string, leaks: readonly string[]) {
-    super(`The lab "${lab}" leaked:\n  ${leaks.join("\n  ")}`);
+  constructor(lab: string, leaks: readonly string[], options?: ErrorOptions) {
+    super(`The lab "${lab}" leaked:\n  ${leaks.join("\n  ")}`, options);
     this.name = "LabLeakError";
     this.leaks = leaks;
   }
@@ -95,9 +95,8 @@ export const openLab = async (topology: Topology, options: LabOptions = {}): Pro
       stopGraceMs: options.stopGraceMs ?? stopGraceMsDefault,
     });
   } catch (error) {
-    await removeResources(ledger.resources());
-    ledger.forget();
-    await restoreHostSysctls();
+    const leaks = await dismantle(ledger, { keepDir: null });
+    if (leaks.length > 0) throw new LabLeakError(topology.name, leaks, { cause: error });
     throw error;
   }
 };
@@ -150,7 +149,7 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
     for (const balancer of balancers.values()) await balancer.close();
     await Promise.all(owned.program.map((program) => program.stop(place.stopGraceMs)));
     await Promise.all(owned.machine.map((machine) => machine.stop(place.stopGraceMs)));
-    const leaks = await dismantle(topology, ledger, { keepDir: isKept ? dir : null });
+    const leaks = await dismantle(ledger, { keepDir: isKept ? dir : null });
     leaks.push(
       ...(await lastingDifferences(before, { prefix: namespaceName(topology.name, ""), dir })),
     );
@@ -177,31 +176,18 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
 
 /** Removes what the ledger holds and returns what should not have been there any more, or still is. */
 const dismantle = async (
-  topology: Topology,
   ledger: Ledger,
   { keepDir }: { readonly keepDir: string | null },
 ): Promise<string[]> => {
   const resources = ledger
     .resources()
     .filter((each) => each.kind !== "folder" || each.path !== keepDir);
-  const leaks: string[] = [];
-  try {
-    const strays = await removeResources(resources);
-    leaks.push(...strays.map((stray) => `still ran in a namespace (process): ${stray}`));
-  } catch (error) {
-    leaks.push(error instanceof Error ? error.message : String(error));
-  }
-  for (const resource of resources) {
-    if (resource.kind === "cgroup" && existsSync(resource.path))
-      leaks.push(`left behind (cgroup): ${resource.path}`);
-  }
-  // With a leak the ledger stays for the next run of the same name, marked as nobody's.
-  if (leaks.some((leak) => leak.startsWith("left behind") || leak.includes("can't be removed"))) {
-    writeFileSync(`${ledgerRoot}/${topology.name}/owner.json`, "{}");
-  } else ledger.forget();
+  const { strays, failures } = await removeResources(resources);
+  if (failures.length > 0) ledger.abandon();
+  else ledger.forget();
   await restoreHostSysctls();
   removeEmptyRoot();
-  return leaks;
+  return [...strays.map((stray) => `still ran in a namespace (process): ${stray}`), ...failures];
 };
 
 /** What others do on the host at the same time comes and goes; a leak stays. */

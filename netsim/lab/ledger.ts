@@ -7,6 +7,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  renameSync,
   rmdirSync,
   rmSync,
   statSync,
@@ -44,6 +45,8 @@ export interface Ledger {
   resources(): readonly Resource[];
   /** Forgets the lab; call when everything is gone. */
   forget(): void;
+  /** Leaves what could not be removed to the next run. */
+  abandon(): void;
 }
 
 const folderOf = (name: string): string => `${ledgerRoot}/${name}`;
@@ -57,17 +60,30 @@ export const claimLedger = async (name: string): Promise<Ledger> => {
     );
   }
   await removeDeadLab(name);
-  mkdirSync(ledgerRoot, { recursive: true });
-  // Not recursive: of two processes that claim at the same time, one fails here.
-  mkdirSync(folderOf(name));
-  const self: Owner = { pid: process.pid, startTicks: startTicks(process.pid) ?? "" };
-  writeFileSync(`${folderOf(name)}/owner.json`, JSON.stringify(self));
+  claimFolder(name, { pid: process.pid, startTicks: startTicks(process.pid) ?? "" });
   return {
     name,
     record: (resource) => appendFileSync(resourcesFile(name), `${JSON.stringify(resource)}\n`),
     resources: () => readResources(name),
     forget: () => forget(name),
+    abandon: () => writeFileSync(`${folderOf(name)}/owner.json`, "{}"),
   };
+};
+
+/**
+ * A lab's folder appears together with its owner, so that nobody takes a lab that is being claimed for a dead one. Of
+ * two processes that claim at the same time, the rename of one fails.
+ */
+const claimFolder = (name: string, owner: Owner): void => {
+  const unclaimed = `${ledgerRoot}/.${name}-${owner.pid}`;
+  mkdirSync(unclaimed, { recursive: true });
+  writeFileSync(`${unclaimed}/owner.json`, JSON.stringify(owner));
+  try {
+    renameSync(unclaimed, folderOf(name));
+  } catch (cause) {
+    rmSync(unclaimed, { recursive: true, force: true });
+    throw new Error(`The lab "${name}" was claimed by another process just now.`, { cause });
+  }
 };
 
 /** Removes everything that labs of dead processes have left on this machine, and returns their names. */
@@ -86,7 +102,7 @@ export const removeDeadLabs = async (): Promise<string[]> => {
 export const labNames = (): string[] => {
   try {
     return readdirSync(ledgerRoot, { withFileTypes: true })
-      .filter((entry) => entry.isDirectory())
+      .filter((entry) => entry.isDirectory() && !entry.name.startsWith("."))
       .map((entry) => entry.name);
   } catch {
     return [];
@@ -105,32 +121,44 @@ export const readResources = (name: string): Resource[] => {
     });
 };
 
-/**
- * Ends the processes in the namespaces of the list and removes all that it names, newest first; absent is success.
- * Returns the processes that had to be ended.
- */
-export const removeResources = async (resources: readonly Resource[]): Promise<string[]> => {
-  const strays = await endProcessesIn(
-    resources.flatMap((each) => (each.kind === "namespace" ? [each.name] : [])),
-  );
+export interface RemoveReport {
+  /** The processes that still ran and had to be ended, as "pid command". */
+  readonly strays: readonly string[];
+  /** What could not be removed, a sentence each. */
+  readonly failures: readonly string[];
+}
+
+/** Ends the processes in the namespaces of the list and removes all that it names, newest first; absent is success. */
+export const removeResources = async (resources: readonly Resource[]): Promise<RemoveReport> => {
+  const names = resources.flatMap((each) => (each.kind === "namespace" ? [each.name] : []));
+  const strays = await endProcessesIn(names);
+  const failures: string[] = [];
   for (const resource of [...resources].reverse()) {
-    switch (resource.kind) {
-      case "namespace":
-        if (existsSync(`${namespaceFolder}/${resource.name}`))
-          await runCommand(["ip", "netns", "del", resource.name]);
-        break;
-      case "mount":
-        while (isMountPoint(resource.path)) await runCommand(["umount", "--lazy", resource.path]);
-        break;
-      case "cgroup":
-        await removeCgroup(resource.path);
-        break;
-      case "folder":
-        rmSync(resource.path, { recursive: true, force: true });
-        break;
+    try {
+      await removeResource(resource);
+    } catch (error) {
+      failures.push(error instanceof Error ? error.message : String(error));
     }
   }
-  return strays;
+  return { strays, failures };
+};
+
+const removeResource = async (resource: Resource): Promise<void> => {
+  switch (resource.kind) {
+    case "namespace":
+      if (!existsSync(`${namespaceFolder}/${resource.name}`)) return;
+      await runCommand(["ip", "netns", "del", resource.name]);
+      return;
+    case "mount":
+      while (isMountPoint(resource.path)) await runCommand(["umount", "--lazy", resource.path]);
+      return;
+    case "cgroup":
+      await removeCgroup(resource.path);
+      return;
+    case "folder":
+      rmSync(resource.path, { recursive: true, force: true });
+      return;
+  }
 };
 
 /** Tells whether a path is a mount point of this mount namespace. */
@@ -160,7 +188,10 @@ const endProcessesIn = async (namespaces: readonly string[]): Promise<string[]> 
 
 const removeDeadLab = async (name: string): Promise<void> => {
   if (!existsSync(folderOf(name))) return;
-  await removeResources(readResources(name));
+  const { failures } = await removeResources(readResources(name));
+  if (failures.length > 0) {
+    throw new Error(`What the dead lab "${name}" has left can't be removed: ${failures.join(" ")}`);
+  }
   forget(name);
 };
 

@@ -29,6 +29,7 @@ export interface InterfaceSpec {
 export interface RouteSpec {
   /** A CIDR or "default"; the family is that of `via`. */
   readonly to: string;
+  /** An address, or "black hole": packets vanish without an ICMP error. */
   readonly via: string;
   /** Only for UDP that leaves this port: the way back through a load balancer that keeps client addresses. */
   readonly udpSourcePort?: number;

@@ -76,6 +76,8 @@ export interface TwoNetworksOptions {
   readonly natPorts?: "preserved" | "random";
   /** Idle UDP timeout of the balancer. */
   readonly balancerUdpTimeoutSeconds?: number;
+  /** What the internet does with packets to private addresses: an ICMP error (the default), or nothing at all. */
+  readonly unknownAddresses?: "unreachable" | "black hole";
   /** Loss towards each node, in percent. */
   readonly nodeLossPercent?: number;
 }
@@ -98,7 +100,7 @@ export const twoNetworks = (options: TwoNetworksOptions = {}): Topology => ({
     apiserver: seedMachine(plan.apiserverAddress, "fd20:8::10"),
     prometheus: seedMachine(plan.prometheusAddress, "fd20:8::20"),
     "seed-router": seedRouter(options),
-    internet: internet(),
+    internet: internet(options),
     "shoot-router": shootRouter(),
     balancer: balancerMachine(),
     ...Object.fromEntries(nodeNames.map((name) => [name, nodeMachine(name, options)])),
@@ -125,8 +127,9 @@ export const twoNetworks = (options: TwoNetworksOptions = {}): Topology => ({
   },
 });
 
-const internet = (): MachineSpec => ({
+const internet = (options: TwoNetworksOptions): MachineSpec => ({
   isRouter: true,
+  routes: options.unknownAddresses === "black hole" ? [{ to: "default", via: "black hole" }] : [],
   interfaces: {
     seed: { network: "seed-uplink", addresses: ["203.0.113.1/29", "2001:db8:1::1/64"] },
     shoot: { network: "shoot-uplink", addresses: ["198.51.100.1/28", "2001:db8:2::1/64"] },

@@ -82,25 +82,36 @@ const wireSwitch = async (topology: Topology): Promise<void> => {
   }
 };
 
-/** Loss is a rule of the switch and not netem, which many kernels lack; the set holds the cables that are cut. */
+/**
+ * The set holds the cables that are cut, and each cable has a chain for its loss: a rule of the switch and not netem,
+ * which many kernels lack.
+ */
 const wireRules = (ports: readonly Port[]): string => {
-  const loss = ports
-    .filter(({ spec }) => spec.lossPercent !== undefined)
-    .map(({ port, spec }) => {
-      const share = Math.round((spec.lossPercent ?? 0) * 100);
-      return `    oifname "${port}" numgen random mod 10000 < ${share} counter drop`;
-    });
-  return `table bridge lab-wire {
+  const chains = ports.map(
+    ({ port, spec }) => `  chain loss_${port} { ${lossRule(spec.lossPercent ?? 0)} }`,
+  );
+  const jumps = ports.map(({ port }) => `"${port}" : jump loss_${port}`);
+  return `table ${wireTable} {
   set cut { type ifname; }
+${chains.join("\n")}
   chain forward {
     type filter hook forward priority 0;
     iifname @cut counter drop
     oifname @cut counter drop
-${loss.join("\n")}
+    oifname vmap { ${jumps.join(", ")} }
   }
 }
 `;
 };
+
+/** The switch's table of cut and lossy cables. */
+export const wireTable = "bridge lab-wire";
+
+/** The rule that loses a share of what passes, in percent with two decimals; empty for none. */
+export const lossRule = (lossPercent: number): string =>
+  lossPercent <= 0
+    ? ""
+    : `numgen random mod 10000 < ${Math.round(lossPercent * 100)} counter drop;`;
 
 const delayPort = async (name: string, port: string, delayMs: number): Promise<void> => {
   const argv = [
@@ -124,6 +135,8 @@ const delayPort = async (name: string, port: string, delayMs: number): Promise<v
   }
 };
 
+const isBlackHole = (route: RouteSpec): boolean => route.via === "black hole";
+
 const wireMachine = async (name: string, spec: MachineSpec): Promise<void> => {
   await setSysctls(name, { ...baseSysctls(spec), ...spec.sysctls });
   const lines = ["link set lo up"];
@@ -134,7 +147,9 @@ const wireMachine = async (name: string, spec: MachineSpec): Promise<void> => {
   }
   const conditional = (spec.routes ?? []).filter((route) => route.udpSourcePort !== undefined);
   for (const route of spec.routes ?? []) {
-    if (route.udpSourcePort === undefined) lines.push(`route add ${route.to} via ${route.via}`);
+    if (isBlackHole(route)) lines.push(`route add blackhole ${route.to}`);
+    else if (route.udpSourcePort === undefined)
+      lines.push(`route add ${route.to} via ${route.via}`);
   }
   conditional.forEach((route, index) => {
     lines.push(`route add ${route.to} via ${route.via} table ${conditionalTableFirst + index}`);
