@@ -3,6 +3,8 @@
 import { execFileSync, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import t, { type Test } from "tap";
+import { AddonDeviceFactory } from "#src/host/device/addon-device.ts";
+import { whyNoAddon } from "#src/host/device/built-addon.ts";
 import { FakeDeviceFactory } from "#src/host/device/fake-device.ts";
 import { NftFirewall } from "#src/host/firewall/nft-firewall.ts";
 import { freshNamespace } from "#src/host/network/fresh-namespace.ts";
@@ -91,6 +93,32 @@ async function kernelTests(): Promise<void> {
         t.notOk(report.operations.includes("replace firewall table"), "the filter never went away");
         t.equal((await reconcileHost(second, desired)).writes, 0);
         await tearDown(second);
+      },
+    );
+  }
+
+  const skip = whyNoAddon() ?? false;
+  for (const [kind, desired] of [
+    ["gateway", gatewayDesired],
+    ["agent", agentDesired],
+  ] as const) {
+    await t.test(
+      `W48 ${kind} with the native data plane: as before after it is gone, rests while it is there`,
+      { skip },
+      async (t) => {
+        const before = snapshot();
+        for (let round = 0; round < 2; round++) {
+          const device = await openDevice(new AddonDeviceFactory(), kind);
+          const ports = { network, firewall: new NftFirewall(), device };
+          t.strictSame((await reconcileHost(ports, desired)).errors, []);
+          t.strictSame(await reconcileHost(ports, desired), {
+            writes: 0,
+            operations: [],
+            errors: [],
+          });
+          await tearDown(ports);
+          t.equal(snapshot(), before);
+        }
       },
     );
   }

@@ -13,11 +13,12 @@ import { isHostError } from "#src/ports/host-error.ts";
 import { FakeNetwork } from "../network/fake-network.ts";
 import { freshNamespace, type Namespace } from "../network/fresh-namespace.ts";
 import { AddonDeviceFactory, type NativeDataplane } from "./addon-device.ts";
+import { whyNoAddon } from "./built-addon.ts";
 import { deviceCompliance } from "./device-compliance.ts";
 import { FakeDeviceFactory } from "./fake-device.ts";
 import { inodesOfPort } from "./udp-port-holder.ts";
 
-const namespace = await orWithoutAddon(freshNamespace(import.meta.filename));
+const namespace = orWithoutAddon(freshNamespace(import.meta.filename));
 switch (namespace.kind) {
   case "inside":
     deviceCompliance(t, async () => ({ devices: new AddonDeviceFactory(), links }));
@@ -145,17 +146,9 @@ async function failureOf(devices: AddonDeviceFactory): Promise<unknown> {
   return null;
 }
 
-async function orWithoutAddon(found: Namespace): Promise<Namespace> {
-  if (found.kind === "impossible") return found;
-  try {
-    await import("#dataplane");
-    return found;
-  } catch (e) {
-    return {
-      kind: "impossible",
-      reason: `the data plane is not built: ${String(e).split("\n")[0]}`,
-    };
-  }
+function orWithoutAddon(found: Namespace): Namespace {
+  const reason = whyNoAddon();
+  return reason === null || found.kind === "impossible" ? found : { kind: "impossible", reason };
 }
 
 async function fakeBench() {

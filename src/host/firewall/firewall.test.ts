@@ -110,7 +110,8 @@ if (namespace.kind !== "inside") {
 }
 
 /** Every hook, any rules in any order, up to 12 blocks of any size and family; neighbours are likely. */
-function randomTable({ unit }: Random): FirewallTable {
+function randomTable(random: Random): FirewallTable {
+  const unit = (): number => random.unit();
   const below = (max: number): number => Math.floor(unit() * max);
   const block = (): Cidr => {
     const [family, width] = unit() < 0.5 ? ([4, 32] as const) : ([6, 128] as const);
