@@ -55,14 +55,12 @@ export class Shoot {
   /** Null: not both are listed yet. */
   agents(): { readonly ready: number; readonly total: number } | null {
     if (this.#nodes.items === null || this.#agents.items === null) return null;
+    // A pass may come between the list and its notice.
+    this.#nodeFacts.update(this.#nodes.items);
+    this.#claims.update(this.#agents.items);
     const facts = { nodes: this.#nodeFacts.values, claims: this.#claims.values };
     const { ready, total } = countAgents(facts);
     return { ready, total };
-  }
-
-  /** Resolves after the first lists. */
-  async synced(): Promise<void> {
-    await Promise.all([this.#nodes.synced(), this.#agents.synced()]);
   }
 
   close(): void {
