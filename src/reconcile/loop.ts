@@ -134,11 +134,14 @@ export class WorkLoop {
     for (const waiter of waiters) waiter.resolve(stoppedAt(waiter.revision));
   }
 
-  /** After a failure a trigger may come before the backoff ends, but never in a tight loop. */
+  /**
+   * A trigger is news, e.g. a dead relay, and does not wait for the backoff of an older failure (T18 has one
+   * second in all); the rest after the failed run keeps a flood of triggers from filling a core.
+   */
   #triggerDueMs(): number {
-    const { intervalMsMin = INTERVAL_MS_MIN, backoffMsMin = BACKOFF_MS_MIN } = this.#options;
+    const { intervalMsMin = INTERVAL_MS_MIN } = this.#options;
     const spaced = this.#startedMs + intervalMsMin;
-    return this.#failures === 0 ? spaced : Math.max(spaced, this.#endedMs + backoffMsMin);
+    return this.#failures === 0 ? spaced : Math.max(spaced, this.#endedMs + 2 * intervalMsMin);
   }
 
   #wait(why: Why, dueMs: number): void {
