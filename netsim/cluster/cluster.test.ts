@@ -1,6 +1,7 @@
 import t from "tap";
 import type { Test } from "tap";
 import { openLab } from "#netsim/lab/lab.ts";
+import { runCommand } from "#netsim/lab/process.ts";
 import { twoNetworks } from "#netsim/lab/two-networks.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
 import { openCluster } from "./cluster.ts";
@@ -27,6 +28,8 @@ t.test(
         t.comment(`${Math.round(ms)} ms: ${step}`);
       const cluster = await openCluster(lab, { programs, onProgress });
       try {
+        await t.test("the built programs are found again", (t) => nothingToBuild(t, cluster));
+        await t.test("kubectl is at hand in any shell of the machine", (t) => scripts(t, cluster));
         await t.test("the seed has no route to nodes, pods or services", (t) =>
           noRoute(t, cluster),
         );
@@ -54,6 +57,27 @@ t.test(
     }
   },
 );
+
+async function nothingToBuild(t: Test, { programs }: Cluster): Promise<void> {
+  const steps: string[] = [];
+  const again = await openPrograms({ onProgress: ({ step }) => steps.push(step) });
+  t.strictSame(again, programs);
+  t.strictSame(steps, []);
+}
+
+async function scripts(t: Test, cluster: Cluster): Promise<void> {
+  const nodes = await runCommand([cluster.scripts.shoot, "get", "node", "-o", "name"]);
+  t.equal(nodes.stdout, "node/node1\nnode/node2\nnode/node3\n");
+  const seed = await runCommand([
+    cluster.scripts.seed,
+    "get",
+    "namespace",
+    "default",
+    "-o",
+    "name",
+  ]);
+  t.equal(seed.stdout, "namespace/default\n");
+}
 
 async function noRoute(t: Test, cluster: Cluster): Promise<void> {
   const [node] = cluster.site.nodes;

@@ -1,8 +1,9 @@
 /** Real Kubernetes in a lab: a seed with its API server, and a shoot with a hosted API server and real nodes. */
 
-import { mkdir } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Lab } from "#netsim/lab/lab.ts";
+import { enterNamespace } from "#netsim/lab/namespace.ts";
 import type { Machine } from "#netsim/lab/machine.ts";
 import { basicControllers, startControlPlane, workloadControllers } from "./control-plane.ts";
 import type { ControlPlane } from "./control-plane.ts";
@@ -43,6 +44,8 @@ export interface Cluster {
   readonly prometheus: Prometheus;
   /** Routes from the seed to the shoot without the product; closed at first. */
   readonly plainRoutes: PlainRoutes;
+  /** Scripts that are kubectl for the administrator of a cluster, from any shell of this machine. */
+  readonly scripts: { readonly seed: string; readonly shoot: string };
   /** All namespaces of a node, not only its network. */
   readonly machine: (node: string) => Machine;
   /**
@@ -95,6 +98,7 @@ export async function openCluster(lab: Lab, options: ClusterOptions): Promise<Cl
     shoot,
     prometheus,
     plainRoutes,
+    scripts: await writeScripts(context, { seed, shoot }),
     machine: (node) => nodes.machine(node),
     restartNode: (node) => nodes.restart(node),
     refreshTargets: async () => prometheus.setPods(await podTargets(shoot.kubectl)),
@@ -252,6 +256,25 @@ async function waitForNamespace(kubectl: Kubectl, name: string): Promise<void> {
 async function waitForReady(kubectl: Kubectl, what: readonly string[]): Promise<void> {
   const timeoutMs = 95_000;
   await kubectl.run(["wait", "--for=condition=Ready", ...what, "--timeout=90s"], { timeoutMs });
+}
+
+async function writeScripts(
+  { lab, site, programs }: Context,
+  clusters: { readonly seed: ControlPlane; readonly shoot: ControlPlane },
+): Promise<Cluster["scripts"]> {
+  const enter = enterNamespace(lab.namespace(site.seed.machine).name).join(" ");
+  const write = async (name: string, kubeconfig: string): Promise<string> => {
+    const file = join(lab.dir, name);
+    const command = `${enter} ${programs.hyperkube} kubectl --kubeconfig ${kubeconfig} "$@"`;
+    await writeFile(file, `#!/bin/sh\nexec ${command}\n`, { mode: 0o755 });
+    return file;
+  };
+  const { seed, shoot } = clusters;
+  const [ofSeed, ofShoot] = await Promise.all([
+    write("kubectl-seed", seed.kubeconfigs.private),
+    write("kubectl-shoot", shoot.kubeconfigs.private),
+  ]);
+  return { seed: ofSeed, shoot: ofShoot };
 }
 
 async function podTargets(kubectl: Kubectl): Promise<readonly string[]> {
