@@ -29,9 +29,9 @@ export interface BalancerState {
 /**
  * Returns one transaction that makes the kernel balance as the state says. Counters live through it.
  *
- * Per flow, conntrack holds a flow's target. Per packet, addresses and ports are rewritten before conntrack
- * (priority below -200), and sources after the route is chosen (before, the balancer's own address would be a
- * martian source), so that nothing is remembered.
+ * Per flow, conntrack holds a flow's target. In the other modes addresses and ports are rewritten before conntrack
+ * (priority below -200), and sources after the route is chosen (before, the balancer's own address would be a martian
+ * source), so that nothing is remembered, and not even an answer on its way is lost when a target changes.
  */
 export const balancerRules = (state: BalancerState): string =>
   families
@@ -59,7 +59,7 @@ const viewOf = (state: BalancerState, family: Family): View | null => {
 };
 
 const familyRules = (view: View): string => {
-  const isPerPacket = view.mode === "per-packet";
+  const isStateless = view.mode !== "per-flow";
   const table = `${view.family} ${balancerTable}`;
   const names = Object.keys(view.targets);
   const counters = [
@@ -73,19 +73,19 @@ flush table ${table}
 table ${table} {
   chain raw {
     type filter hook prerouting priority -350;
-${indent([...countedOut(view), ...(isPerPacket ? perPacket(view) : [])])}
+${indent([...countedOut(view), ...(isStateless ? rewritten(view) : [])])}
   }
   chain pick {
     type nat hook prerouting priority -100;
-${indent(isPerPacket ? [] : perFlow(view))}
+${indent(isStateless ? [] : perFlow(view))}
   }
   chain late {
     type filter hook postrouting priority 300;
-${indent(isPerPacket ? publicSource(view) : [])}
+${indent(isStateless ? publicSource(view) : [])}
   }
   chain forward {
     type filter hook forward priority 0; policy accept;
-${indent([...countedIn(view), ...(isPerPacket ? [] : onlyKnownReplies(view))])}
+${indent([...countedIn(view), ...(isStateless ? [] : onlyKnownReplies(view))])}
   }
 }
 `;
@@ -113,7 +113,7 @@ const countedIn = ({ outside, family, targetPort, targets }: View): string[] =>
 const servingAddresses = (view: View): string[] =>
   view.serving.flatMap((name) => view.targets[name] ?? []);
 
-const perPacket = (view: View): string[] => {
+const rewritten = (view: View): string[] => {
   const serving = servingAddresses(view);
   const untracked = Object.values(view.targets).map(
     (address) => `${fromTarget(view, address)} notrack accept`,
@@ -123,9 +123,15 @@ const perPacket = (view: View): string[] => {
   return [
     ...untracked,
     `${toPublic(view)} notrack udp dport set ${view.targetPort} ` +
-      `${view.family} daddr set numgen random mod ${serving.length} map { ${map} }`,
+      `${view.family} daddr set ${choice(view, serving.length)} map { ${map} }`,
   ];
 };
+
+/** The number of a target: by chance for each packet, or the same for all packets of a 5-tuple. */
+const choice = ({ mode, family, hashSeed }: View, targets: number): string =>
+  mode === "per-packet"
+    ? `numgen random mod ${targets}`
+    : `jhash ${family} saddr . udp sport mod ${targets} seed ${hashSeed}`;
 
 const publicSource = ({ outside, family, targetPort, port, address, targets }: View): string[] =>
   Object.values(targets).map(
@@ -140,8 +146,9 @@ const perFlow = (view: View): string[] => {
   const map = serving
     .map((address, index) => `${index} : ${address} . ${view.targetPort}`)
     .join(", ");
-  const hash = `jhash ${view.family} saddr . udp sport mod ${serving.length} seed ${view.hashSeed}`;
-  return [`${toPublic(view)} dnat ${view.family} to ${hash} map { ${map} }`];
+  return [
+    `${toPublic(view)} dnat ${view.family} to ${choice(view, serving.length)} map { ${map} }`,
+  ];
 };
 
 /** An answer to a flow that the balancer has forgotten would leave with a private source: a real one drops it. */

@@ -7,7 +7,7 @@ import { nodeNames, twoNetworks, twoNetworksPlan } from "./two-networks.ts";
 import { waitFor } from "./wait.ts";
 
 if (process.getuid?.() !== 0) {
-  t.plan(0, "a lab needs root");
+  t.pass("all tests of this file", { skip: "needs root: they make network namespaces" });
   process.exit(0);
 }
 t.setTimeout(120_000);
@@ -110,7 +110,7 @@ void t.test(
     await balancer.setTargets(["node1"]);
     const sending = sendDatagrams(gateway, {
       ...toBalancer,
-      count: 100,
+      count: 300,
       intervalMs: 10,
       sourcePort: 40_000,
     });
@@ -128,10 +128,11 @@ void t.test(
     await balancer.setTargets(["node3"]);
     const answers = await sending;
     const order = answers
+      .toSorted((a, b) => a.sequence - b.sequence)
       .map(({ machine }) => machine)
       .filter((machine, index, list) => machine !== list[index - 1]);
     t.same(order, ["node1", "node2", "node3"]);
-    t.equal(new Set(answers.map(({ sequence }) => sequence)).size, 100);
+    t.equal(new Set(answers.map(({ sequence }) => sequence)).size, 300);
     await balancer.setMode("per-flow");
     await balancer.setTargets(all);
   },

@@ -175,13 +175,8 @@ class KernelBalancer {
   }
 
   serve(names: readonly string[]): Promise<void> {
-    if (this.state.mode === "moving") {
-      return this.change({ serving: names, hashSeed: this.state.hashSeed + 1 }, { forget: "all" });
-    }
-    return this.change(
-      { serving: names },
-      { forget: this.state.serving.filter((name) => !names.includes(name)) },
-    );
+    const left = this.state.serving.filter((name) => !names.includes(name));
+    return this.change({ serving: names }, { forget: left });
   }
 
   moveAddress(address: string): Promise<void> {

@@ -10,7 +10,7 @@ import { nodeNames, twoNetworks, twoNetworksPlan } from "./two-networks.ts";
 import { waitFor } from "./wait.ts";
 
 if (process.getuid?.() !== 0) {
-  t.plan(0, "a lab needs root");
+  t.pass("all tests of this file", { skip: "needs root: they make network namespaces" });
   process.exit(0);
 }
 t.setTimeout(120_000);

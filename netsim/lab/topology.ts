@@ -4,7 +4,7 @@
 export type BalancerMode =
   /** Each 5-tuple has one target, held in conntrack. */
   | "per-flow"
-  /** As per-flow, but whenever the targets change, live flows move too. */
+  /** Each 5-tuple has one target as long as the targets stay; when they change, live flows move. No state at all. */
   | "moving"
   /** Every packet goes to a random target; no state at all. */
   | "per-packet";
