@@ -45,6 +45,8 @@ export interface ReflectorOptions {
   readonly prune?: Prune;
   /** The first list starts somewhere in this time, so that a fleet that restarts at once spreads; 0: at once. */
   readonly startJitterMs?: number;
+  /** Hears once that the reflector was stopped. */
+  readonly onStop?: () => void;
 }
 
 export class SourceReflector implements Reflector {
@@ -89,7 +91,9 @@ export class SourceReflector implements Reflector {
   }
 
   stop(): void {
+    if (this.state.kind === "stopped") return;
     this.#step({ kind: "stop" });
+    this.#options.onStop?.();
     this.#cancelNotice?.();
     this.#cancelNotice = null;
     this.#synced.reject(

@@ -43,13 +43,16 @@ export const connectKube = (options: ConnectOptions): Kube => {
   const transport = new KubeTransport(options);
   const reflectors = new Set<SourceReflector>();
   const reflect = (resource: KubeResource, want: ReflectOptions): Reflector => {
-    const reflector = new SourceReflector({
+    const reflector: SourceReflector = new SourceReflector({
       source: restSource(transport, resource, want),
       clock: options.clock,
       random: options.random,
       log: options.log,
       subject: `${resource.plural}${want.namespace === undefined ? "" : ` in ${want.namespace}`}`,
       onChange: want.onChange,
+      onStop: () => {
+        reflectors.delete(reflector);
+      },
       ...(want.prune === undefined ? {} : { prune: want.prune }),
       ...(options.startJitterMs === undefined ? {} : { startJitterMs: options.startJitterMs }),
     });
@@ -61,7 +64,6 @@ export const connectKube = (options: ConnectOptions): Kube => {
     reflect,
     close: () => {
       for (const reflector of reflectors) reflector.stop();
-      reflectors.clear();
       transport.close();
     },
   };

@@ -228,6 +228,10 @@ export class KubeTransport {
       this.#session = { ...held, readAtMs: nowMs };
       return this.#session;
     }
+    // Idle connections of the old credentials go now, busy ones when the server ends them.
+    for (const sockets of Object.values(held?.agent.freeSockets ?? {})) {
+      for (const socket of sockets ?? []) socket.destroy();
+    }
     const agent = openAgent(credentials);
     this.#session = { credentials, agent, readAtMs: nowMs };
     return this.#session;
