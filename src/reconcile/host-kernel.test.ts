@@ -123,6 +123,14 @@ async function kernelTests(): Promise<void> {
     );
   }
 
+  await t.test("W40 the kernel gives local sockets the slot's address as source", async (t) => {
+    const ports = await portsOf("gateway", network);
+    await reconcileHost(ports, gatewayDesired);
+    t.match(run("ip route get 10.250.3.7"), /dev xylem0 .*src 198\.18\.0\.3 /);
+    t.match(run("ip route get fd00:222::7"), /dev xylem0 .*src fd00:18::3 /);
+    await tearDown(ports);
+  });
+
   await t.test("another slot's address replaces the old one in one pass", async (t) => {
     const ports = await portsOf("gateway", network);
     const moved = withAddresses(gatewayDesired, { v4: "198.18.0.9", v6: "fd00:18::9" });

@@ -52,6 +52,15 @@ switch (namespace.kind) {
         );
       }
     });
+    void t.test("a missing capability is named with its fix", async (t) => {
+      const program = join(t.testdir(), "nft");
+      const dropped = "setpriv --bounding-set=-net_admin --inh-caps=-net_admin nft";
+      writeFileSync(program, `#!/bin/sh\nexec ${dropped} "$@"\n`);
+      chmodSync(program, 0o755);
+      const firewall = new NftFirewall(program);
+      t.match(await failureOf(firewall), { code: "no-permission", message: /NET_ADMIN/ });
+      await t.rejects(firewall.observe(), { code: "no-permission" });
+    });
     void t.test("W39 tables of others are not touched", async (t) => {
       const { firewall } = nftBench();
       execFileSync("nft", [
