@@ -46,6 +46,9 @@ interface Identity {
   readonly privateKey: PrivateKey;
 }
 
+/** Reasons for a pass that must not wait for a look at the kernel. */
+const RELAY_REASONS: ReadonlySet<string> = new Set(["unanswered", "answered"]);
+
 /** A node's port that answers or refuses; only the answer matters. */
 const KUBELET_PORT = 10_250;
 /** Longer than a path's replacement by a fresh source port, shorter than the patience of a readiness probe. */
@@ -98,16 +101,17 @@ export class Gateway {
   }
 
   /** One pass: reads what is known, plans, applies. Throws HostError for what is worth a retry. */
-  async reconcile(): Promise<HostReport> {
+  async reconcile(reasons: readonly string[]): Promise<HostReport> {
     try {
-      return await this.#pass();
+      return await this.#pass(reasons.every((reason) => RELAY_REASONS.has(reason)));
     } catch (error) {
       this.#problem = error instanceof Error ? error.message : String(error);
       throw error;
     }
   }
 
-  async #pass(): Promise<HostReport> {
+  /** `isHurried`: a peer fell silent or came back, and only the choice of the relay can differ. */
+  async #pass(isHurried: boolean): Promise<HostReport> {
     const { tunnels, shoot, config } = this.#parts;
     const tunnel = tunnels.tunnel();
     if (!tunnel.ok) return this.#wait(tunnel.problem);
@@ -128,7 +132,7 @@ export class Gateway {
     }
     const plan = this.#planFor(tunnel.value, identity.value, endpoint);
     this.#plan = plan;
-    const report = await this.#end.apply({
+    const desired = {
       options: {
         identity: { kind: "gateway", slot: identity.value.slot },
         privateKey: identity.value.privateKey,
@@ -141,7 +145,8 @@ export class Gateway {
       device: plan.device,
       network: plan.network,
       firewall: plan.firewall,
-    });
+    } as const;
+    const report = await (isHurried ? this.#end.applyPeers(desired) : this.#end.apply(desired));
     this.#tell(plan.findings);
     const [failure] = report.errors;
     if (failure !== undefined) {

@@ -60,7 +60,7 @@ const start = async (): Promise<RunningProgram> => {
   const loop = createEndLoop({
     ...common,
     name: "gateway",
-    pass: () => gateway.reconcile(),
+    pass: (reasons) => gateway.reconcile(reasons),
     onPass: metrics.onPass,
   });
   const server = await startStatusServer(

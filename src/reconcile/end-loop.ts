@@ -4,11 +4,12 @@ import type { Clock } from "#src/ports/clock.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
 import type { HostReport } from "./host.ts";
-import { type RunResult, WorkLoop } from "./loop.ts";
+import { type RunResult, type Work, WorkLoop } from "./loop.ts";
 
 export interface EndLoopOptions {
   readonly name: string;
-  readonly pass: () => Promise<HostReport>;
+  /** `reasons`: what asked for the pass; see Work. */
+  readonly pass: (reasons: readonly string[]) => Promise<HostReport>;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -19,8 +20,8 @@ export interface EndLoopOptions {
 /** Makes the loop; it starts with its first trigger. */
 export const createEndLoop = (options: EndLoopOptions): WorkLoop => {
   const { name, pass, clock, random, log, onPass } = options;
-  const run = async (): Promise<RunResult> => {
-    const { writes, operations, errors } = await pass();
+  const run = async ({ reasons }: Work): Promise<RunResult> => {
+    const { writes, operations, errors } = await pass(reasons);
     onPass({ writes, isReached: errors.length === 0 });
     if (writes > 0) log.info({ writes, operations: operations.slice(0, 50) }, "reconciled");
     const [first] = errors;

@@ -52,6 +52,13 @@ export async function reconcileHost(ports: HostPorts, desired: HostDesired): Pro
   return pass.report();
 }
 
+/** The last part of `reconcileHost` alone. */
+export async function reconcileDevice(device: Device, desired: DeviceDesired): Promise<HostReport> {
+  const pass = new Pass();
+  await pass.attempt(() => putDevice(pass, device, desired));
+  return pass.report();
+}
+
 /**
  * Removes everything of ours, also what a former run left: routes with our mark on any interface, addresses of
  * our interface, the firewall table. The interface goes with its device, which the caller closes before.

@@ -6,7 +6,7 @@ import type { Device, DeviceFactory, DeviceOptions } from "#src/ports/device.ts"
 import type { Firewall } from "#src/ports/firewall.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Network } from "#src/ports/network.ts";
-import { reconcileHost, removeHost, type HostReport } from "./host.ts";
+import { type HostReport, reconcileDevice, reconcileHost, removeHost } from "./host.ts";
 
 export interface TunnelEndPorts {
   readonly network: Network;
@@ -42,6 +42,8 @@ export class TunnelEnd {
   readonly #onEvent: (event: DeviceEvent) => void;
   #open: { readonly device: Device; readonly options: DeviceOptions } | null = null;
   #hasFailed = false;
+  /** What the last full pass reached; null: it failed in part, or there was none. */
+  #reached: TunnelEndDesired | null = null;
   /** Counts devices, so that a late event of a closed one is not taken for the open one's. */
   #generation = 0;
 
@@ -58,10 +60,31 @@ export class TunnelEnd {
   /** Total and idempotent: zero writes when everything is as desired. Throws HostError when the device can't be opened. */
   async apply(desired: TunnelEndDesired): Promise<HostReport> {
     const device = await this.#deviceFor(desired.options);
-    return reconcileHost(
-      { network: this.#ports.network, firewall: this.#ports.firewall, device },
-      desired,
-    );
+    this.#reached = null;
+    const { network, firewall } = this.#ports;
+    const report = await reconcileHost({ network, firewall, device }, desired);
+    if (report.errors.length === 0) this.#reached = desired;
+    return report;
+  }
+
+  /**
+   * Gives the device other peers at once, without a look at the kernel: what a relay's death needs. Only where the last
+   * full pass left everything else as desired; else it is a full pass.
+   */
+  async applyPeers(desired: TunnelEndDesired): Promise<HostReport> {
+    const open = this.#open;
+    const reached = this.#reached;
+    const isOnlyPeers =
+      open !== null &&
+      !this.#hasFailed &&
+      reached !== null &&
+      isSameDevice(open.options, desired.options) &&
+      JSON.stringify([reached.network, reached.firewall]) ===
+        JSON.stringify([desired.network, desired.firewall]);
+    if (!isOnlyPeers) return this.apply(desired);
+    const report = await reconcileDevice(open.device, desired.device);
+    this.#reached = report.errors.length === 0 ? desired : null;
+    return report;
   }
 
   /** Takes down the device and removes everything of ours from this machine. Idempotent. */
@@ -96,6 +119,7 @@ export class TunnelEnd {
   async #closeDevice(): Promise<void> {
     const open = this.#open;
     this.#open = null;
+    this.#reached = null;
     this.#hasFailed = false;
     this.#generation += 1;
     await open?.device.close();
