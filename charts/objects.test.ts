@@ -12,6 +12,7 @@ import { connectKube } from "#src/host/kube/rest.ts";
 import { KubeTransport } from "#src/host/kube/transport.ts";
 import { isKubeObject } from "#src/host/kube/watch-stream.ts";
 import { realRandom } from "#src/host/random.ts";
+import { slotMemoryNone } from "#src/host/slot-memory-file.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeObject, KubeResource } from "#src/ports/kube.ts";
 import {
@@ -23,6 +24,7 @@ import {
   TUNNEL_AGENTS,
   TUNNEL_GATEWAYS,
 } from "#src/ports/kube-resource.ts";
+import { SlotClaim } from "#src/reconcile/slot-claim.ts";
 
 const file = process.env["XYLEM_TEST_KUBECONFIG"] ?? "";
 const options = file === "" ? { skip: "XYLEM_TEST_KUBECONFIG names no API server" } : {};
@@ -392,5 +394,34 @@ void t.test("objects on a real API server", options, async (t) => {
     t.equal(await outcome(gateway.create(LEASES, lease)), "ok");
     t.equal(await outcome(gateway.delete(LEASES, lease.metadata)), "ok");
     t.match(await outcome(gateway.list(LEASES, { namespace: "kube-system" })), /^forbidden/u);
+  });
+
+  await t.test("a gateway claims, resumes and releases a slot with its own role", async (t) => {
+    const gateway = await actAs({ namespace: NAMESPACE, name: "xylem-gateway" });
+    t.teardown(() => {
+      gateway.close();
+    });
+    const claim = (identity: string): SlotClaim =>
+      new SlotClaim({
+        ...common,
+        kube: gateway,
+        memory: slotMemoryNone(),
+        namespace: NAMESPACE,
+        tunnel: "alpha",
+        slots: 2,
+        identity,
+        gatewayName: `pod-${identity}`,
+        onLost: (problem) => {
+          t.fail(problem);
+        },
+      }).start();
+    const [first, second] = [claim("a"), claim("b")];
+    const slots = [await first.held(), await second.held()];
+    t.strictSame(new Set(slots), new Set([0, 1]));
+    const again = claim("a");
+    t.equal(await again.held(), slots[0]);
+    await Promise.all([again.release(), second.release()]);
+    t.strictSame(await gateway.list(LEASES, { namespace: NAMESPACE }), []);
+    await first.release();
   });
 });
