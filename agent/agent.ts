@@ -51,9 +51,9 @@ export class Agent {
     return this.#end.stats();
   }
 
-  /** Null: ready; else why not. */
+  /** Null: ready; else why not. What keeps the first lists from coming is asked anew: no pass hears of it. */
   problem(): string | null {
-    return this.#problem;
+    return this.#parts.cluster.missing() ?? this.#problem;
   }
 
   status(): AgentStatus {
@@ -61,7 +61,7 @@ export class Agent {
       node: this.#parts.config.node,
       agentId: this.#agentId,
       publicKey: this.#parts.publicKey,
-      problem: this.#problem,
+      problem: this.problem(),
       findings: this.#findings,
       device: this.stats(),
     };

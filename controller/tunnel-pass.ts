@@ -2,6 +2,8 @@
 
 import { parseSlotLease } from "#src/codec/lease-codec.ts";
 import { parseTunnel } from "#src/codec/tunnel-codec.ts";
+import { parseIp } from "#src/model/ip.ts";
+import { parseSlot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
 import { slotAddresses } from "#src/plan/transit.ts";
 import { type GatewayStatus, type Publication, planTunnelStatus } from "#src/plan/tunnel-status.ts";
@@ -83,7 +85,7 @@ const writeStatus = async (
     generation: object.metadata.generation ?? 0,
     spec,
     publication,
-    gateways: spec.ok ? holdersOf(spec.value, leases, nowMs) : [],
+    gateways: spec.ok ? holdersOf(spec.value, leases, nowMs) : gatewaysBefore(object),
     agents: (spec.ok ? facts.shoot().agents() : null) ?? agentsBefore(object),
     lastHandshakeMs: null,
     previous: object["status"],
@@ -110,6 +112,18 @@ const holdersOf = (
     if (holder === null || expiresMs <= nowMs || address === undefined) return [];
     return [{ slot, holder: gatewayName ?? holder, address }];
   });
+
+/** What the status said last: a spec that is not taken ends no gateway. Only we write the status, the CRD checks it. */
+const gatewaysBefore = (object: KubeObject): readonly GatewayStatus[] => {
+  const before = member(object["status"], "gateways");
+  return (Array.isArray(before) ? before : []).flatMap((entry: unknown) => {
+    const slot = parseSlot(member(entry, "slot"));
+    const address = parseIp(member(entry, "address"));
+    const holder = member(entry, "holder");
+    if (!slot.ok || !address.ok || typeof holder !== "string") return [];
+    return [{ slot: slot.value, holder, address: address.value }];
+  });
+};
 
 /** What the status said last, while the shoot has not been listed. */
 const agentsBefore = (object: KubeObject): { readonly ready: number; readonly total: number } => {

@@ -80,9 +80,10 @@ export class Gateway {
     return this.#relay.relay;
   }
 
-  /** Null: ready; else why not. */
+  /** Null: ready; else why not. What keeps the first lists from coming is asked anew: no pass hears of it. */
   problem(): string | null {
-    return this.#problem;
+    const { tunnels, shoot } = this.#parts;
+    return tunnels.missing() ?? shoot.missing() ?? this.#problem;
   }
 
   status(): GatewayStatus {
@@ -93,7 +94,7 @@ export class Gateway {
       endpoint: this.#endpoint,
       relay: this.#relay.relay,
       standby: this.#relay.standby,
-      problem: this.#problem,
+      problem: this.problem(),
       findings: this.#plan?.findings ?? [],
       nodes: Object.fromEntries(shoot.claims.values.map((claim) => [claim.publicKey, claim.node])),
       device: this.stats(),
@@ -187,7 +188,13 @@ export class Gateway {
       endpoint,
       relay: this.#relay.relay,
     });
-    return { ...plan, findings: [...nodes.findings, ...claims.findings, ...plan.findings] };
+    const findings = [
+      ...this.#parts.tunnels.findings(),
+      ...nodes.findings,
+      ...claims.findings,
+      ...plan.findings,
+    ];
+    return { ...plan, findings };
   }
 
   /** Null: packets go through the tunnel and were answered. Only what was not proven yet is asked over the wire. */

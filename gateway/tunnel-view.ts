@@ -5,6 +5,7 @@ import { parseTunnel } from "#src/codec/tunnel-codec.ts";
 import { whatIsMissing } from "#src/host/kube/readings.ts";
 import { parseMasterSecret, slotPrivateKey } from "#src/host/slot-keys.ts";
 import { slotMemoryFile, slotMemoryNone } from "#src/host/slot-memory-file.ts";
+import type { Finding } from "#src/model/finding.ts";
 import type { PrivateKey } from "#src/model/key.ts";
 import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
 import type { Slot } from "#src/model/slot.ts";
@@ -36,6 +37,9 @@ export class TunnelView {
   readonly #tunnels: Reflector;
   readonly #secrets: Reflector;
   #claim: SlotClaim | null = null;
+  /** The last spec that could be read, and whose it was: a Tunnel made anew under the name is another one. */
+  #accepted: { readonly uid: string | undefined; readonly tunnel: Tunnel } | null = null;
+  #findings: readonly Finding[] = [];
 
   constructor(parts: TunnelViewParts) {
     const { config, kube, onChange } = parts;
@@ -52,6 +56,15 @@ export class TunnelView {
     });
   }
 
+  /** Null once everything was listed; else the sentence that says what is missing. */
+  missing(): string | null {
+    return whatIsMissing("the seed's API server", [this.#tunnels, this.#secrets]);
+  }
+
+  /**
+   * The Tunnel as it must be carried. A spec that can't be read does not end a tunnel that works: the last good one
+   * stays, and `findings` says so.
+   */
   tunnel(): Parsed<Tunnel> {
     const { namespace, tunnel } = this.#parts.config;
     const missing = whatIsMissing("the seed's API server", [this.#tunnels]);
@@ -59,7 +72,23 @@ export class TunnelView {
     const object = this.#tunnels.items?.get(`${namespace}/${tunnel}`);
     if (object === undefined)
       return problem(`Tunnel ${namespace}/${tunnel} does not exist in the seed: create it`);
-    return parseTunnel(object);
+    const { uid } = object.metadata;
+    const read = parseTunnel(object);
+    this.#findings = [];
+    if (read.ok) this.#accepted = { uid, tunnel: read.value };
+    if (read.ok || this.#accepted === null || this.#accepted.uid !== uid) return read;
+    const finding = {
+      code: "spec-not-taken",
+      object: `Tunnel ${namespace}/${tunnel}`,
+      message: `${read.problem} (until then the tunnel stays as generation ${this.#accepted.tunnel.generation} of its spec says)`,
+    };
+    this.#findings = [finding];
+    return parsed(this.#accepted.tunnel);
+  }
+
+  /** What the last `tunnel` had to say besides its answer. */
+  findings(): readonly Finding[] {
+    return this.#findings;
   }
 
   /** Claims a slot at the first call; until it is held, says what it waits for. */

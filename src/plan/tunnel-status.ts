@@ -64,6 +64,9 @@ export interface TunnelStatusPlan {
 
 /** Handshakes come every two minutes; finer steps would only cost writes. */
 const HANDSHAKE_STEP_MS = 60_000;
+/** What a bad spec means for a tunnel that works already; why it is bad is in the condition Accepted. */
+const NOT_TAKEN =
+  "the spec is not valid and was not taken: running gateways and agents keep the last valid one";
 
 export const planTunnelStatus = (facts: TunnelStatusFacts): TunnelStatusPlan => {
   const lastHandshake = coarseHandshake(facts);
@@ -102,7 +105,7 @@ const accepted = ({ spec }: TunnelStatusFacts): WantedCondition =>
 const published = ({ spec, publication }: TunnelStatusFacts): WantedCondition => {
   const type = "Published";
   if (!spec.ok) {
-    return { type, status: "Unknown", reason: "NotAccepted", message: "the spec is not valid" };
+    return { type, status: "Unknown", reason: "NotAccepted", message: NOT_TAKEN };
   }
   switch (publication.kind) {
     case "published":
@@ -121,7 +124,7 @@ const ready = (facts: TunnelStatusFacts): WantedCondition => {
     reason,
     message,
   });
-  if (!facts.spec.ok) return no("NotAccepted", "the spec is not valid");
+  if (!facts.spec.ok) return no("NotAccepted", NOT_TAKEN);
   if (facts.publication.kind !== "published") {
     return no("NotPublished", "the shoot has not been told of its gateways");
   }

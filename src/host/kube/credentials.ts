@@ -26,6 +26,8 @@ export interface KubeCredentials {
 
 /** Credentials that may change on disk while a process runs. */
 export interface CredentialsSource {
+  /** Where they come from, for messages: `kubeconfig /etc/seed.conf`. */
+  readonly origin?: string;
   /** Throws HostError `bad-credentials`. `fresh`: the last ones were refused, so look again. */
   read(options: { readonly fresh: boolean }): Promise<KubeCredentials>;
 }

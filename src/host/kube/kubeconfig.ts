@@ -194,6 +194,7 @@ export const kubeconfigFile = (file: string): CredentialsSource => {
     return credentials;
   };
   return {
+    origin: `kubeconfig ${file}`,
     read: async ({ fresh }) => {
       try {
         return await read(fresh);
@@ -214,6 +215,7 @@ export const inClusterCredentials = (options: {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly folder?: string;
 }): CredentialsSource => ({
+  origin: "the pod's service account",
   read: async () => {
     const folder = options.folder ?? SERVICE_ACCOUNT;
     const host = options.env["KUBERNETES_SERVICE_HOST"];

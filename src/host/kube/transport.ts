@@ -292,6 +292,10 @@ export class KubeTransport {
     if (request.signal?.aborted === true) {
       return this.#error(request, "unreachable", "the call was given up", { cause });
     }
+    // Perhaps the server's address or authority was wrong and has been put right: look again before the next call.
+    if (this.#session !== null) {
+      this.#session = { ...this.#session, readAtMs: Number.NEGATIVE_INFINITY };
+    }
     return this.#error(request, "unreachable", describeBreak(cause), { cause });
   }
 
@@ -299,7 +303,12 @@ export class KubeTransport {
     const status = response.statusCode ?? 0;
     const fields = readStatus(text);
     const code = codeOfStatus(status, fields.reason);
-    const detail = fields.message ?? `HTTP ${status}`;
+    const said = fields.message ?? `HTTP ${status}`;
+    const origin = this.#options.credentials.origin ?? "this client";
+    const detail =
+      code === "unauthorized"
+        ? `the credentials of ${origin} are refused (${said}): renew the token or certificate in it`
+        : said;
     const retryAfterMs = parseRetryAfter(response.headers["retry-after"]);
     return this.#error(request, code, detail, { retryAfterMs });
   }
