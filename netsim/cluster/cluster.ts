@@ -17,7 +17,7 @@ import type { NoRoute, PlainRoutes } from "./plain-routes.ts";
 import type { Programs } from "./programs.ts";
 import { startPrometheus } from "./prometheus.ts";
 import type { Prometheus } from "./prometheus.ts";
-import { twoNetworksSite } from "./site.ts";
+import { bothFamilies, twoNetworksSite } from "./site.ts";
 import type { ClusterSite } from "./site.ts";
 import * as workload from "./workloads.ts";
 
@@ -212,7 +212,7 @@ function startShoot(context: Context): Promise<ControlPlane> {
     logs,
     address: site.apiserver.address,
     publicAddress: site.apiserver.publicAddress,
-    serviceRange: site.ranges.services,
+    serviceRange: bothFamilies(site.ranges.services, site.ranges6?.services).join(","),
     serviceAddress: site.serviceAddress,
     controllers: [...basicControllers, ...workloadControllers],
     hasScheduler: true,
@@ -317,6 +317,7 @@ function routesOf({ lab, site }: Context, noRoute: NoRoute): Promise<PlainRoutes
     internet: lab.namespace("internet"),
     passage: lab.namespace("balancer"),
     passageAddress: "198.51.100.3",
+    passageAddress6: "2001:db8:2::3",
     passageInside: "inside",
   });
 }

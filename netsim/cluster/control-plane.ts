@@ -27,6 +27,7 @@ export interface ControlPlaneSpec {
   readonly address: string;
   /** Where the cluster's nodes and pods find the API server. */
   readonly publicAddress: string;
+  /** With a comma between two families. */
   readonly serviceRange: string;
   /** First address of the service range: the `kubernetes` Service. */
   readonly serviceAddress: string;

@@ -9,11 +9,13 @@ import { flagList } from "./flags.ts";
 import type { Flags } from "./flags.ts";
 import type { ClusterKeys } from "./pki.ts";
 import type { Programs } from "./programs.ts";
+import { bothFamilies } from "./site.ts";
 import type { NodeSite, ShootRanges } from "./site.ts";
 
 export interface NodeSpec {
   readonly site: NodeSite;
   readonly ranges: ShootRanges;
+  readonly ranges6: ShootRanges | undefined;
   readonly programs: Programs;
   /** Everything runs inside all namespaces of this machine. */
   readonly machine: Pick<Namespace, "run" | "spawn">;
@@ -48,7 +50,10 @@ export async function prepareNode(spec: NodeSpec): Promise<PreparedNode> {
     writeFile(join(spec.folder, "cni", "10-lab.conflist"), cniConfig(site)),
     writeFile(join(spec.folder, "containerd.toml"), containerdConfig(spec)),
     writeFile(join(spec.folder, "kubelet.yaml"), kubeletConfig(spec)),
-    keys.issue(site.name, { ...user, hosts: [site.address, site.name] }),
+    keys.issue(site.name, {
+      ...user,
+      hosts: [...bothFamilies(site.address, site.ipv6?.address), site.name],
+    }),
     keys.kubeconfig({ name: `${site.name}-kubelet`, server: spec.server, user }),
     keys
       .kubeconfig({
@@ -81,7 +86,7 @@ function startKubernetes(spec: NodeSpec): readonly Running[] {
     start("kubelet", {
       config: join(spec.folder, "kubelet.yaml"),
       kubeconfig: keys.file(`${site.name}-kubelet.conf`),
-      "node-ip": site.address,
+      "node-ip": bothFamilies(site.address, site.ipv6?.address).join(","),
       "hostname-override": site.name,
     }),
   ];
@@ -111,8 +116,8 @@ function cniConfig(site: NodeSite): string {
         ipMasq: false,
         ipam: {
           type: "host-local",
-          ranges: [[{ subnet: site.podRange }]],
-          routes: [{ dst: "0.0.0.0/0" }],
+          ranges: bothFamilies(site.podRange, site.ipv6?.podRange).map((subnet) => [{ subnet }]),
+          routes: bothFamilies("0.0.0.0/0", site.ipv6 && "::/0").map((dst) => ({ dst })),
         },
       },
       { type: "portmap", capabilities: { portMappings: true } },
@@ -182,7 +187,7 @@ function proxyConfig(spec: NodeSpec, kubeconfig: string): string {
     apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
     kind: "KubeProxyConfiguration",
     mode: "nftables",
-    clusterCIDR: spec.ranges.pods,
+    clusterCIDR: bothFamilies(spec.ranges.pods, spec.ranges6?.pods).join(","),
     hostnameOverride: spec.site.name,
     clientConnection: { kubeconfig },
     healthzBindAddress: "0.0.0.0:10256",

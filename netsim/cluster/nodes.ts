@@ -69,6 +69,7 @@ export class Nodes {
     const prepared = await prepareNode({
       site: node,
       ranges: site.ranges,
+      ranges6: site.ranges6,
       programs,
       machine,
       keys,

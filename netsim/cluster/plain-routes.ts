@@ -4,7 +4,7 @@
  */
 
 import type { Namespace } from "#netsim/lab/namespace.ts";
-import type { ClusterSite } from "./site.ts";
+import type { ClusterSite, ShootRanges } from "./site.ts";
 
 export interface PlainRoutes {
   readonly open: () => Promise<void>;
@@ -18,6 +18,7 @@ export interface PlainRoutes {
  */
 export type NoRoute = "unreachable" | "silent";
 
+const table = "inet plain-routes";
 const lastMetric = "4294967294";
 
 export interface PlainRoutesSpec {
@@ -31,33 +32,27 @@ export interface PlainRoutesSpec {
   readonly passage: Namespace;
   /** The passage's address towards the internet. */
   readonly passageAddress: string;
+  readonly passageAddress6: string;
   /** Its interface into the shoot's network. */
   readonly passageInside: string;
 }
 
 /** Prepares the switch; nothing is routed until it is opened. */
 export async function preparePlainRoutes(spec: PlainRoutesSpec): Promise<PlainRoutes> {
-  const { ranges, nodes } = spec.site;
-  const all = [ranges.nodes, ranges.pods, ranges.services];
-  const [first] = nodes;
-  const inside = [
-    ...nodes.map(({ podRange, address }) => [podRange, address] as const),
-    ...(first === undefined ? [] : [[ranges.services, first.address] as const]),
-  ];
-  const table = "ip plain-routes";
-  const rules = `table ${table} {
-  chain postrouting { type nat hook postrouting priority srcnat; policy accept;
-    oifname "${spec.passageInside}" ip daddr { ${all.join(", ")} } meta l4proto { tcp, icmp } masquerade;
-  }
-}`;
+  const { ranges, ranges6 } = spec.site;
+  const all = [...Object.values(ranges), ...Object.values(ranges6 ?? {})];
+  const outside = all.map((range) => ({
+    range,
+    via: range.includes(":") ? spec.passageAddress6 : spec.passageAddress,
+  }));
+  const rules = masquerade(spec);
   const routes = async (verb: "replace" | "del"): Promise<void> => {
-    const outer = all.map((range) =>
-      spec.internet.run(["ip", "route", verb, range, "via", spec.passageAddress]),
-    );
-    const inner = inside.map(([range, via]) =>
-      spec.passage.run(["ip", "route", verb, range, "via", via]),
-    );
-    await Promise.all([...outer, ...inner]);
+    const change = (machine: Namespace, { range, via }: Hop): Promise<unknown> =>
+      machine.run(["ip", "route", verb, range, "via", via]);
+    await Promise.all([
+      ...outside.map((hop) => change(spec.internet, hop)),
+      ...insideHops(spec.site).map((hop) => change(spec.passage, hop)),
+    ]);
   };
   const refusals = async (verb: "add" | "del"): Promise<void> => {
     if (spec.noRoute === "silent") return;
@@ -78,4 +73,35 @@ export async function preparePlainRoutes(spec: PlainRoutesSpec): Promise<PlainRo
       await refusals("add");
     },
   };
+}
+
+interface Hop {
+  readonly range: string;
+  readonly via: string;
+}
+
+/** From the passage on: each node has its pods, and the first one has the services. */
+function insideHops({ nodes, ranges, ranges6 }: ClusterSite): readonly Hop[] {
+  const pods = nodes.flatMap(({ podRange, address, ipv6 }) => [
+    { range: podRange, via: address },
+    ...(ipv6 === undefined ? [] : [{ range: ipv6.podRange, via: ipv6.address }]),
+  ]);
+  const [first] = nodes;
+  if (first === undefined) return pods;
+  const services = [{ range: ranges.services, via: first.address }];
+  if (first.ipv6 === undefined || ranges6 === undefined) return [...pods, ...services];
+  return [...pods, ...services, { range: ranges6.services, via: first.ipv6.address }];
+}
+
+function masquerade({ site, passageInside }: PlainRoutesSpec): string {
+  const rule = (family: "ip" | "ip6", ranges: ShootRanges): string =>
+    `    oifname "${passageInside}" ${family} daddr { ${Object.values(ranges).join(", ")} } ` +
+    "meta l4proto { tcp, icmp, ipv6-icmp } masquerade;";
+  const rules = [rule("ip", site.ranges)];
+  if (site.ranges6 !== undefined) rules.push(rule("ip6", site.ranges6));
+  return `table ${table} {
+  chain postrouting { type nat hook postrouting priority srcnat; policy accept;
+${rules.join("\n")}
+  }
+}`;
 }

@@ -7,6 +7,8 @@ export interface NodeSite {
   readonly name: string;
   readonly address: string;
   readonly podRange: string;
+  /** Its second family in a dual-stack shoot. */
+  readonly ipv6?: { readonly address: string; readonly podRange: string };
 }
 
 /** The ranges that the seed has no route to. */
@@ -35,6 +37,8 @@ export interface ClusterSite {
   readonly prometheus: { readonly machine: string; readonly address: string };
   readonly nodes: readonly NodeSite[];
   readonly ranges: ShootRanges;
+  /** Only in a dual-stack shoot. */
+  readonly ranges6?: ShootRanges;
   readonly serviceAddress: string;
   readonly dnsAddress: string;
 }
@@ -66,3 +70,28 @@ export const twoNetworksSite: ClusterSite = {
   serviceAddress: "172.28.0.1",
   dnsAddress: "172.28.0.10",
 };
+
+/** The same with a dual-stack shoot; the seed's cluster and the API servers' own addresses stay IPv4. */
+export const twoNetworksDualSite: ClusterSite = {
+  ...twoNetworksSite,
+  nodes: nodeNames.map((name) => ({
+    name,
+    address: twoNetworksPlan.nodes[name].address,
+    podRange: twoNetworksPlan.nodes[name].podCidr,
+    ipv6: {
+      address: twoNetworksPlan.nodes[name].address6,
+      podRange: twoNetworksPlan.nodes[name].podCidr6,
+    },
+  })),
+  ranges6: {
+    nodes: twoNetworksPlan.nodeRange6,
+    pods: twoNetworksPlan.podRange6,
+    // The API server takes no IPv6 service range that is larger than a /108.
+    services: "fd25:0:2::/112",
+  },
+};
+
+/** One value a family, IPv4 first, as Kubernetes wants its lists. */
+export function bothFamilies(ipv4: string, ipv6: string | undefined): readonly string[] {
+  return ipv6 === undefined ? [ipv4] : [ipv4, ipv6];
+}

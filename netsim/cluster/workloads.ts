@@ -4,6 +4,8 @@ import { dirname } from "node:path";
 import { flagList } from "./flags.ts";
 import type { ClusterKeys } from "./pki.ts";
 import type { Programs } from "./programs.ts";
+import { bothFamilies } from "./site.ts";
+import type { NodeSite } from "./site.ts";
 
 export interface WorkloadSpec {
   readonly nodes: readonly string[];
@@ -86,12 +88,12 @@ export function catchAllWebhook(keys: ClusterKeys): Manifest {
 }
 
 /** Node objects made beforehand carry chosen pod ranges; the kubelets adopt them, so no IPAM controller runs. */
-export function nodeObjects(nodes: readonly { name: string; podRange: string }[]): Manifest {
-  return nodes.map(({ name, podRange }) => ({
+export function nodeObjects(nodes: readonly NodeSite[]): Manifest {
+  return nodes.map(({ name, podRange, ipv6 }) => ({
     apiVersion: "v1",
     kind: "Node",
     metadata: { name, labels: { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" } },
-    spec: { podCIDR: podRange, podCIDRs: [podRange] },
+    spec: { podCIDR: podRange, podCIDRs: bothFamilies(podRange, ipv6?.podRange) },
   }));
 }
 
@@ -195,7 +197,11 @@ function service(
     apiVersion: "v1",
     kind: "Service",
     metadata: { name, namespace },
-    spec: { selector: { app: name }, ports: [{ port, targetPort }] },
+    spec: {
+      ipFamilyPolicy: "PreferDualStack",
+      selector: { app: name },
+      ports: [{ port, targetPort }],
+    },
   };
 }
 
