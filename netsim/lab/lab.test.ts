@@ -78,7 +78,7 @@ void t.test("the leak check finds what was planted", async (t) => {
       (cause: unknown) => cause,
     );
     t.ok(error instanceof LabLeakError);
-    t.match(error, { leaks: [/still ran in a namespace \(process\): \d+ sleep 987/] });
+    t.match(error, { leaks: [/still ran in a namespace \(process\): \d+ .*sleep 987/] });
     t.same(namespacesOf("test-stray"), [], "and ends it all the same");
   });
   await t.test("a namespace and a mount that nobody recorded", async (t) => {
@@ -180,10 +180,17 @@ void t.test("evidence keeps the folder with each machine's state, logs and captu
   await ping(lab.namespace("a"), "10.78.0.2", { count: 3, intervalMs: 20 });
   await capture.stop();
   t.equal(await countPackets(lab, capture.file, "icmp"), 6);
+  mkdirSync(`${lab.ram}/a/var-log/pods`, { recursive: true });
+  writeFileSync(`${lab.ram}/a/var-log/pods/web.log`, "served");
   const dir = await lab.evidence();
   await lab.close();
-  t.match(readdirSync(dir).sort(), ["a.txt", "b.txt", "capture", "log"]);
+  t.same(readdirSync(dir).sort(), ["a-var-log", "a.txt", "b.txt", "capture", "log", "switch.txt"]);
   t.match(readFileSync(`${dir}/b.txt`, "utf8"), /10\.78\.0\.2\/28/);
+  t.equal(
+    readFileSync(`${dir}/a-var-log/pods/web.log`, "utf8"),
+    "served",
+    "although it was in RAM",
+  );
   rmSync(dir, { recursive: true });
 });
 

@@ -116,7 +116,8 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
   mkdirSync(logFolder, { recursive: true });
   await saveHostSysctls();
   const before = await readHostState({ prefix: namespaceName(topology.name, ""), dir });
-  ledger.record({ kind: "folder", path: place.isOwnDir ? dir : ram });
+  if (place.isOwnDir) ledger.record({ kind: "folder", path: dir });
+  ledger.record({ kind: "folder", path: ram });
   ledger.record({ kind: "mount", path: ram });
   mkdirSync(ram, { recursive: true });
   await runCommand(["mount", "-t", "tmpfs", "-o", `size=${ramSize},mode=755`, "xylem-lab", ram]);
@@ -167,7 +168,7 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
     own,
     evidence: async () => {
       isKept = true;
-      await writeEvidence(dir, [...namespaces.values()]);
+      await writeEvidence({ dir, ram }, [...namespaces.values()]);
       return dir;
     },
     close: () => (closing ??= close()),
