@@ -5,11 +5,10 @@ import { Command } from "commander";
 import type { LogLevel } from "#src/host/log.ts";
 import { addLogLevel, wholeNumber } from "#src/host/options.ts";
 import type { CredentialsSource } from "#src/host/kube/credentials.ts";
-import { kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
+import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 
 export interface ControllerConfig {
-  /** Null: the service account of the pod. */
-  readonly seedKubeconfig: string | null;
+  readonly seedCredentials: CredentialsSource;
   /** Where to find a tunnel's shoot. */
   readonly shootCredentials: (tunnel: TunnelName) => CredentialsSource;
   /** Undefined: all namespaces. */
@@ -83,7 +82,10 @@ export const readControllerConfig = (
     command.error("error: --shoot-kubeconfig is for one shoot: name its Tunnel with --tunnel.");
   }
   return {
-    seedKubeconfig: flags.seedKubeconfig ?? null,
+    seedCredentials:
+      flags.seedKubeconfig === undefined
+        ? inClusterCredentials({ env: process.env })
+        : kubeconfigFile(flags.seedKubeconfig),
     shootCredentials: (tunnel) =>
       kubeconfigFile(file ?? join(dir ?? "", `${tunnel.namespace}.${tunnel.name}.kubeconfig`)),
     namespace: flags.namespace,

@@ -1,7 +1,6 @@
 /** xylem-controller: makes what a Tunnel needs in the seed and in its shoot, and writes how it is. */
 
 import { realClock } from "#src/host/clock.ts";
-import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 import { connectKube } from "#src/host/kube/rest.ts";
 import { openLog } from "#src/host/log.ts";
 import { type RunningProgram, runProgram } from "#src/host/program.ts";
@@ -18,13 +17,7 @@ const log = openLog({ level: config.logLevel, name: "xylem-controller" });
 const open = () => {
   const userAgent = `xylem-controller/${version}`;
   const common = { clock: realClock, random: realRandom, log, userAgent };
-  const seed = connectKube({
-    ...common,
-    credentials:
-      config.seedKubeconfig === null
-        ? inClusterCredentials({ env: process.env })
-        : kubeconfigFile(config.seedKubeconfig),
-  });
+  const seed = connectKube({ ...common, credentials: config.seedCredentials });
   const controller = new Controller({
     ...common,
     seed,
@@ -58,5 +51,5 @@ const start = async (): Promise<RunningProgram> => {
   };
 };
 
-if (config.once) await runOnce(log, open());
+if (config.once) await runOnce(log, config.seedCredentials, open());
 else await runProgram(log, start);

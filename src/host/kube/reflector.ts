@@ -55,6 +55,7 @@ export class SourceReflector implements Reflector {
   readonly #synced = Promise.withResolvers<void>();
   #machine = newReflectorMachine();
   #hasSynced = false;
+  #lastWarning: string | null = null;
   #call: AbortController | null = null;
   #cancelTimer: Cancel | null = null;
   #cancelNotice: Cancel | null = null;
@@ -109,6 +110,7 @@ export class SourceReflector implements Reflector {
     const moment = { nowMs, unit: this.#options.random.unit() };
     const step = stepReflector(this.#machine, event, moment);
     this.#machine = step.machine;
+    if (this.state.kind === "live") this.#lastWarning = null;
     for (const effect of step.effects) this.#run(effect);
     this.#setTimer(nowMs);
   }
@@ -148,11 +150,16 @@ export class SourceReflector implements Reflector {
         if (this.#store.remove(effect.object)) this.#notice();
         return;
       case "warn":
-        this.#options.log.warn(
-          { subject: this.#options.subject, code: effect.code },
-          `Reflecting ${this.#options.subject}: ${effect.message}`,
-        );
+        this.#warn(effect);
     }
+  }
+
+  /** A problem that lasts is a warning once, and detail after that. */
+  #warn(effect: ReflectorEffect & { kind: "warn" }): void {
+    const { log, subject } = this.#options;
+    const level = this.#lastWarning === effect.message ? "debug" : "warn";
+    this.#lastWarning = effect.message;
+    log[level]({ subject, code: effect.code }, `Reflecting ${subject}: ${effect.message}`);
   }
 
   #prune(object: KubeObject): KubeObject {
