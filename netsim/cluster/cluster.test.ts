@@ -9,7 +9,7 @@ import type { Cluster } from "./cluster.ts";
 import { mainJob, runMainJob, say, settleApis } from "./main-job.ts";
 import type { CheckResult } from "./main-job.ts";
 import { openPrograms } from "./programs.ts";
-import { webPod } from "./workloads.ts";
+import { asList, catchAllWebhook, webPod } from "./workloads.ts";
 
 const isRoot = process.getuid?.() === 0;
 const timeoutMs = 240_000;
@@ -43,7 +43,15 @@ t.test(
         await t.test("a node comes back after the plug was pulled", (t) =>
           nodeComesBack(t, cluster),
         );
+        await catchAll(cluster, "create");
+        await t.test("a catch-all webhook lets writes pass while it is reached", (t) =>
+          write(t, cluster, true),
+        );
         await cluster.plainRoutes.close();
+        await t.test("a catch-all webhook stops all writes without a route", (t) =>
+          write(t, cluster, false),
+        );
+        await catchAll(cluster, "delete");
         await t.test("when the route goes every check fails again", (t) => wantFailure(t, cluster));
       } finally {
         await cluster.close();
@@ -135,6 +143,18 @@ async function nodeComesBack(t: Test, cluster: Cluster): Promise<void> {
   await say(cluster, { node: "node3", line: "I am back" });
   const log = await kubectl.run(["logs", pod, "--tail=1"]);
   t.equal(log.stdout.trim(), "I am back");
+}
+
+async function catchAll(cluster: Cluster, verb: "create" | "delete"): Promise<void> {
+  const input = asList(catchAllWebhook(cluster.shoot.keys));
+  await cluster.shoot.kubectl.run([verb, "-f", "-"], { input });
+}
+
+async function write(t: Test, cluster: Cluster, isWanted: boolean): Promise<void> {
+  const args = ["create", "configmap", `write-${isWanted}`];
+  const { code, stderr } = await cluster.shoot.kubectl.run(args, { check: false });
+  if (isWanted) t.equal(code, 0, stderr);
+  else t.match(stderr, /failed calling webhook "all.example.com"/);
 }
 
 async function tokenNamesNode(t: Test, cluster: Cluster): Promise<void> {
