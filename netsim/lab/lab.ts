@@ -18,11 +18,13 @@ import {
   type Ledger,
   ledgerRoot,
   removeDeadLabs,
+  type RemoveReport,
   removeResources,
   type Resource,
 } from "./ledger.ts";
 import { type Namespace, openNamespace } from "./namespace.ts";
 import { runCommand, type Running } from "./process.ts";
+import { missingForLab, surroundingsNow } from "./requirements.ts";
 import { type Topology, topologyProblems } from "./topology.ts";
 import { namespaceName, namespaceNames, switchMachine, wire } from "./wiring.ts";
 
@@ -82,9 +84,8 @@ export const removeLeftovers = async (): Promise<string[]> => {
 
 /** Builds a topology; first removes what a crashed lab of the same name has left. Needs root. */
 export const openLab = async (topology: Topology, options: LabOptions = {}): Promise<Lab> => {
-  const problems = topologyProblems(topology);
+  const problems = [...missingForLab(surroundingsNow()), ...topologyProblems(topology)];
   if (problems.length > 0) throw new Error(problems.join("\n"));
-  if (process.getuid?.() !== 0) throw new Error("A lab needs root: it makes network namespaces.");
   const ledger = await claimLedger(topology.name);
   const dir = options.dir ?? mkdtempSync(`${tmpdir()}/xylem-lab-${topology.name}-`);
   try {
@@ -95,8 +96,9 @@ export const openLab = async (topology: Topology, options: LabOptions = {}): Pro
       stopGraceMs: options.stopGraceMs ?? stopGraceMsDefault,
     });
   } catch (error) {
-    const leaks = await dismantle(ledger, { keepDir: null });
-    if (leaks.length > 0) throw new LabLeakError(topology.name, leaks, { cause: error });
+    // Commands of the failed build may still run: they are no leak, they end with their namespace.
+    const { failures } = await dismantle(ledger, { keepDir: null });
+    if (failures.length > 0) throw new LabLeakError(topology.name, failures, { cause: error });
     throw error;
   }
 };
@@ -150,8 +152,10 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
     for (const balancer of balancers.values()) await balancer.close();
     await Promise.all(owned.program.map((program) => program.stop(place.stopGraceMs)));
     await Promise.all(owned.machine.map((machine) => machine.stop(place.stopGraceMs)));
-    const leaks = await dismantle(ledger, { keepDir: isKept ? dir : null });
+    const { strays, failures } = await dismantle(ledger, { keepDir: isKept ? dir : null });
+    const leaks = strays.map((stray) => `still ran in a namespace (process): ${stray}`);
     leaks.push(
+      ...failures,
       ...(await lastingDifferences(before, { prefix: namespaceName(topology.name, ""), dir })),
     );
     if (leaks.length > 0) throw new LabLeakError(topology.name, leaks);
@@ -175,20 +179,20 @@ const build = async (topology: Topology, ledger: Ledger, place: Place): Promise<
   };
 };
 
-/** Removes what the ledger holds and returns what should not have been there any more, or still is. */
+/** Removes what the ledger holds. */
 const dismantle = async (
   ledger: Ledger,
   { keepDir }: { readonly keepDir: string | null },
-): Promise<string[]> => {
+): Promise<RemoveReport> => {
   const resources = ledger
     .resources()
     .filter((each) => each.kind !== "folder" || each.path !== keepDir);
-  const { strays, failures } = await removeResources(resources);
-  if (failures.length > 0) ledger.abandon();
+  const report = await removeResources(resources);
+  if (report.failures.length > 0) ledger.abandon();
   else ledger.forget();
   await restoreHostSysctls();
   removeEmptyRoot();
-  return [...strays.map((stray) => `still ran in a namespace (process): ${stray}`), ...failures];
+  return report;
 };
 
 /** What others do on the host at the same time comes and goes; a leak stays. */
