@@ -124,18 +124,17 @@ t.test("with wireguard-go", { skip, timeout: 400_000 }, async (t) => {
     t.test(`our end begins over ${outer}: every one of 10,000 pings is answered`, async (t) => {
       const { pair, close } = await open("gateway", outer);
       t.teardown(close);
-      pair.ping("gateway", "10.99.0.2", 1);
+      pair.greet("gateway", "10.99.0.2");
+      const before = await pair.gateway.stats();
       const flood = pair.startPing("gateway", "10.99.0.2", ["-c", "10000", "-i", "0.002"]);
-      t.match(await flood.done, { sent: 10_000, received: 10_000 });
+      const result = await flood.done;
+      t.match(result, { sent: 10_000, received: 10_000 });
+      if (result.received !== 10_000) t.comment(result.output, await pair.gateway.stats());
       t.match(pair.ping("gateway", "fd99::2", 3), { received: 3 });
       t.match(pair.ping("agent", "10.99.0.1", 3), { received: 3 });
       const { counters, paths } = await pair.gateway.stats();
       t.equal(counters["drop_refused"], 0);
-      t.ok(
-        paths.every((p) => p.replaced === 0),
-        "a peer that answers no probes made no path suspect",
-      );
-      t.equal(pair.gateway.events.filter((e) => e.kind === "unanswered").length, 0);
+      t.strictSame(paths, before.paths, "a peer that answers no probes makes no path suspect");
     });
   }
 
@@ -155,7 +154,7 @@ t.test("with wireguard-go", { skip, timeout: 400_000 }, async (t) => {
     async (t) => {
       const { pair, close } = await open("gateway", "ipv4");
       t.teardown(close);
-      pair.ping("gateway", "10.99.0.2", 1);
+      pair.greet("gateway", "10.99.0.2");
       const pings = pair.startPing("gateway", "10.99.0.2", ["-c", "1350", "-i", "0.1"]);
       t.match(await pings.done, { sent: 1350, received: 1350 });
       const made = pair.gateway.events.filter((e) => e.kind === "handshake");

@@ -254,6 +254,12 @@ export class TunnelPair {
     return pingResult(this.run(side, ["busybox", "ping", "-c", `${count}`, "-i", "0.05", "-W", "2", to]).stdout);
   }
 
+  /** Pings until one is answered: the kernel may need a second to find its neighbour. */
+  greet(side: Side, to: string): void {
+    for (let tries = 0; tries < 10; tries += 1) if (this.ping(side, to, 1).received === 1) return;
+    throw new Error(`${to} does not answer the ${side}`);
+  }
+
   startPing(side: Side, to: string, args: readonly string[]): { isDone(): boolean; done: Promise<PingResult> } {
     const command = [`--net=/run/netns/${this.namespaces[side]}`, "busybox", "ping", "-q", ...args, to];
     const child = spawn("nsenter", command, { stdio: ["ignore", "pipe", "inherit"] });

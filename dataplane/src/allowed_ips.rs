@@ -36,12 +36,21 @@ pub fn assign(previous: &Owners, wants: &[(Key, &[IpNetwork])]) -> (Owners, Vec<
     let mut owners = Owners::with_capacity(order.len());
     let mut conflicts = Vec::new();
     for prefix in order {
-        let Some(list) = claimants.get(&prefix) else { continue };
-        let kept = previous.get(&prefix).filter(|k| list.contains(k)).or(list.first());
+        let Some(list) = claimants.get(&prefix) else {
+            continue;
+        };
+        let kept = previous
+            .get(&prefix)
+            .filter(|k| list.contains(k))
+            .or(list.first());
         let Some(&kept) = kept else { continue };
         owners.insert(prefix, kept);
         let refused = list.iter().filter(|k| **k != kept);
-        conflicts.extend(refused.map(|&refused| Conflict { prefix, kept, refused }));
+        conflicts.extend(refused.map(|&refused| Conflict {
+            prefix,
+            kept,
+            refused,
+        }));
     }
     (owners, conflicts)
 }
@@ -87,7 +96,14 @@ mod tests {
         // A comes later, though it is listed first.
         let (both, conflicts) = assign(&first, &[(A, &p), (B, &p)]);
         assert_eq!(both[&p[0]], B);
-        assert_eq!(conflicts, [Conflict { prefix: p[0], kept: B, refused: A }]);
+        assert_eq!(
+            conflicts,
+            [Conflict {
+                prefix: p[0],
+                kept: B,
+                refused: A
+            }]
+        );
         let (survivor, none) = assign(&both, &[(A, &p), (B, &[])]);
         assert_eq!(survivor[&p[0]], A);
         assert_eq!(none, []);

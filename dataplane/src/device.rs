@@ -2,16 +2,18 @@
 
 use crate::allowed_ips::assign;
 use crate::event::{Code, Failure};
-use crate::inbound::{Use, Watched};
 use crate::noise::{Identity, Key};
 use crate::peer::{NewPeer, Peer};
 use crate::poll::Waker;
+use crate::refusals::{check, check_desired, socket_failure, tun_failure};
 use crate::shared::{OnEvent, Role, Shared};
 use crate::sockets::Pair;
 use crate::stats::{Counters, DeviceStats, PathStats, Report};
 use crate::steering::{Steering, Target, pair_index};
 use crate::table::Table;
-use crate::tun::{Tun, TunError, TunOffload};
+use crate::tun::{Tun, TunOffload};
+use crate::udp::UdpCounters;
+use crate::watched::{Use, Watched};
 use crate::{inbound, outbound};
 use ip_network::IpNetwork;
 use parking_lot::{Mutex, RwLock};
@@ -23,10 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
-
-const PATHS_MAX: usize = 8;
-const MTU_MIN: u16 = 576;
-const MTU_MAX: u16 = 65_500;
 
 /// Who the device is; fixed for its life.
 pub struct Options {
@@ -87,7 +85,11 @@ impl Device {
             paths.push(pair);
         }
         let identity = Identity::new(options.private_key);
-        let own = if let Role::Agent { id } = options.role { id } else { 0 };
+        let own = if let Role::Agent { id } = options.role {
+            id
+        } else {
+            0
+        };
         let steering = Steering::new(own, &identity.public_key(), HashMap::new());
         let io = |e: io::Error| Failure::new(Code::Io, format!("opening the device failed: {e}"));
         let shared = Arc::new(Shared {
@@ -119,8 +121,16 @@ impl Device {
             };
             tokens.push([add(&pair.v4).map_err(io)?, add(&pair.v6).map_err(io)?]);
         }
-        let device = Device { shared, threads: Mutex::default(), setting: Mutex::new(()) };
-        device.spawn("xylem-in", move |shared| inbound::run(shared, watched, &tokens)).map_err(io)?;
+        let device = Device {
+            shared,
+            threads: Mutex::default(),
+            setting: Mutex::new(()),
+        };
+        device
+            .spawn("xylem-in", move |shared| {
+                inbound::run(shared, watched, &tokens);
+            })
+            .map_err(io)?;
         device.spawn("xylem-out", outbound::run).map_err(io)?;
         Ok(device)
     }
@@ -130,7 +140,10 @@ impl Device {
         let _one = self.setting.lock();
         let shared = &self.shared;
         if shared.is_stopped.load(SeqCst) {
-            return Err(Failure::new(Code::Closed, "the device is closed: open a new one"));
+            return Err(Failure::new(
+                Code::Closed,
+                "the device is closed: open a new one",
+            ));
         }
         check_desired(desired)?;
         let old = shared.table.read().clone();
@@ -156,18 +169,30 @@ impl Device {
                 }
             }
         }
-        let wants: Vec<(Key, &[IpNetwork])> =
-            desired.peers.iter().map(|p| (p.key, p.allowed_ips.as_slice())).collect();
+        let wants: Vec<(Key, &[IpNetwork])> = desired
+            .peers
+            .iter()
+            .map(|p| (p.key, p.allowed_ips.as_slice()))
+            .collect();
         let (owners, conflicts) = assign(&old.owners, &wants);
         report.conflicts = conflicts;
         // A prefix that came, went or changed hands updates the peers that are there before and after.
-        let moved = owners.iter().filter(|(n, key)| old.owners.get(*n) != Some(*key));
-        let gone = old.owners.iter().filter(|(n, key)| owners.get(*n) != Some(*key));
+        let moved = owners
+            .iter()
+            .filter(|(n, key)| old.owners.get(*n) != Some(*key));
+        let gone = old
+            .owners
+            .iter()
+            .filter(|(n, key)| owners.get(*n) != Some(*key));
         changed.extend(moved.chain(gone).map(|(_, key)| *key));
         let table = Table::new(peers, owners);
         changed.retain(|key| old.keys.contains_key(key) && table.keys.contains_key(key));
         report.peers_updated = changed.len() as u32;
-        report.peers_removed = old.keys.keys().filter(|k| !table.keys.contains_key(*k)).count() as u32;
+        report.peers_removed = old
+            .keys
+            .keys()
+            .filter(|k| !table.keys.contains_key(*k))
+            .count() as u32;
         let table = Arc::new(table);
         *shared.table.write() = table.clone();
         for (key, peer) in &old.keys {
@@ -192,11 +217,16 @@ impl Device {
             .collect();
         peers.sort_by_key(|p| (p.agent, p.slot, p.key));
         let paths = shared.paths.read().clone();
-        let first = paths.iter().flat_map(Pair::all).next().map_or((false, false), |s| s.offloads());
+        let first = paths
+            .iter()
+            .flat_map(Pair::all)
+            .next()
+            .map_or((false, false), |s| s.offloads());
         let mut counters = shared.counters.all();
         if let Some(drop_tun) = counters.iter_mut().find(|(name, _)| *name == "drop_tun") {
             drop_tun.1 += shared.tun.dropped();
         }
+        counters.extend(udp_counters(&paths));
         DeviceStats {
             listen_port: paths.first().map_or(0, Pair::port),
             interface: shared.tun.name().to_owned(),
@@ -210,7 +240,11 @@ impl Device {
                 .enumerate()
                 .map(|(path, (pair, replaced))| {
                     let replaced = replaced.load(Relaxed);
-                    PathStats { path, local_port: pair.port(), replaced }
+                    PathStats {
+                        path,
+                        local_port: pair.port(),
+                        replaced,
+                    }
                 })
                 .collect(),
             relay_flows: shared.relay_flows.load(Relaxed) as usize,
@@ -238,7 +272,10 @@ impl Device {
         let shared = self.shared.clone();
         let thread = Builder::new().name(name.to_owned()).spawn(move || {
             if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
-                shared.fail(Code::Io, format!("thread {name} panicked: restart the process"));
+                shared.fail(
+                    Code::Io,
+                    format!("thread {name} panicked: restart the process"),
+                );
             }
         })?;
         self.threads.lock().push(thread);
@@ -253,23 +290,37 @@ impl Device {
             slot: wanted.slot,
             endpoint: wanted.endpoint,
             path: usize::from(wanted.agent ^ wanted.agent >> 8) % paths,
-            noise: self.shared.identity.peer(wanted.key, pair_index(wanted.agent, wanted.slot)),
+            noise: self
+                .shared
+                .identity
+                .peer(wanted.key, pair_index(wanted.agent, wanted.slot)),
         })
     }
 
     fn set_steering(&self, wanted: &[WantedTarget]) -> u32 {
         let shared = &self.shared;
-        let Role::Agent { id } = shared.role else { return 0 };
+        let Role::Agent { id } = shared.role else {
+            return 0;
+        };
         let old = shared.steering.read().clone();
         let mut changed = 0;
         let mut targets = HashMap::with_capacity(wanted.len());
         for w in wanted.iter().filter(|w| w.agent != id) {
             let same = old.targets().get(&w.agent);
-            let same = same.filter(|t| t.public_key == w.key && t.endpoint == w.endpoint).copied();
+            let same = same
+                .filter(|t| t.public_key == w.key && t.endpoint == w.endpoint)
+                .copied();
             changed += u32::from(same.is_none());
-            targets.insert(w.agent, same.unwrap_or_else(|| Target::new(w.key, w.endpoint)));
+            targets.insert(
+                w.agent,
+                same.unwrap_or_else(|| Target::new(w.key, w.endpoint)),
+            );
         }
-        changed += old.targets().keys().filter(|id| !targets.contains_key(*id)).count() as u32;
+        changed += old
+            .targets()
+            .keys()
+            .filter(|id| !targets.contains_key(*id))
+            .count() as u32;
         if changed > 0 {
             let key = shared.identity.public_key();
             *shared.steering.write() = Arc::new(Steering::new(id, &key, targets));
@@ -284,62 +335,20 @@ impl Drop for Device {
     }
 }
 
-fn check(options: &Options) -> Result<(), Failure> {
-    let bad = |what: String| Err(Failure::new(Code::BadConfig, what));
-    if !(MTU_MIN..=MTU_MAX).contains(&options.mtu) {
-        return bad(format!("mtu {} is not within {MTU_MIN} to {MTU_MAX}", options.mtu));
-    }
-    if !(1..=PATHS_MAX).contains(&options.paths) {
-        return bad(format!("{} paths are not within 1 to {PATHS_MAX}", options.paths));
-    }
-    Ok(())
+/// What the paths' present sockets met, summed.
+fn udp_counters(paths: &[Pair]) -> [(&'static str, u64); 6] {
+    let all: Vec<_> = paths
+        .iter()
+        .flat_map(Pair::all)
+        .map(|s| s.counters())
+        .collect();
+    let sum = |of: fn(&UdpCounters) -> u64| all.iter().map(of).sum();
+    [
+        ("udp_gso_refused", sum(|c| c.gso_refused)),
+        ("udp_source_lost", sum(|c| c.source_lost)),
+        ("udp_would_block", sum(|c| c.would_block)),
+        ("udp_too_long", sum(|c| c.too_long)),
+        ("udp_no_buffers", sum(|c| c.no_buffers)),
+        ("udp_unreachable", sum(|c| c.unreachable + c.failed)),
+    ]
 }
-
-fn check_desired(desired: &Desired) -> Result<(), Failure> {
-    let mut keys = HashSet::new();
-    let mut pairs = HashSet::new();
-    for peer in &desired.peers {
-        if !keys.insert(peer.key) {
-            return Err(Failure::new(Code::BadConfig, "two peers have the same public key"));
-        }
-        if !pairs.insert((peer.agent, peer.slot)) {
-            let (agent, slot) = (peer.agent, peer.slot);
-            let what = format!("two peers have agent id {agent} and slot {slot}");
-            return Err(Failure::new(Code::BadConfig, what));
-        }
-    }
-    let mut agents = HashSet::new();
-    match desired.steering.iter().find(|t| !agents.insert(t.agent)) {
-        None => Ok(()),
-        Some(t) => {
-            let what = format!("two steering targets have agent id {}", t.agent);
-            Err(Failure::new(Code::BadConfig, what))
-        }
-    }
-}
-
-fn tun_failure(interface: &str, e: &TunError) -> Failure {
-    let code = match e {
-        TunError::NoDevice => Code::NoTun,
-        TunError::NoPermission => Code::NoPermission,
-        TunError::InUse => Code::InterfaceInUse,
-        TunError::BadName => Code::BadConfig,
-        TunError::Io(_) => Code::Io,
-    };
-    Failure::new(code, format!("interface {interface}: {e}"))
-}
-
-fn socket_failure(port: u16, e: &io::Error) -> Failure {
-    match e.kind() {
-        io::ErrorKind::AddrInUse => Failure::new(
-            Code::PortInUse,
-            format!("UDP port {port} is in use: stop what listens there or choose another port"),
-        ),
-        io::ErrorKind::PermissionDenied => Failure::new(
-            Code::NoPermission,
-            format!("may not bind UDP port {port}: choose one above 1023 or add CAP_NET_BIND_SERVICE"),
-        ),
-        _ => Failure::new(Code::Io, format!("binding UDP port {port} failed: {e}")),
-    }
-}
-

@@ -7,8 +7,12 @@ const PAYLOAD: usize = 16;
 const MAGIC: [u8; 8] = *b"xylemech";
 const REQUEST: u8 = 128;
 const REPLY: u8 = 129;
-const SOURCE: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x78, 0x79, 0x6c, 0x65, 0x6d, 0, 0, 1];
-const DESTINATION: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x78, 0x79, 0x6c, 0x65, 0x6d, 0, 0, 2];
+const SOURCE: [u8; 16] = [
+    0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x78, 0x79, 0x6c, 0x65, 0x6d, 0, 0, 1,
+];
+const DESTINATION: [u8; 16] = [
+    0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x78, 0x79, 0x6c, 0x65, 0x6d, 0, 0, 2,
+];
 
 /// A probe or its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +60,9 @@ fn build(kind: u8, nonce: u64) -> [u8; ECHO_LEN] {
 
 /// RFC 4443 section 2.3: over the pseudo header and the message.
 fn checksum(p: &[u8; ECHO_LEN]) -> u16 {
-    let words = p[8..].chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let words = p[8..]
+        .chunks_exact(2)
+        .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
     let mut sum: u32 = words.sum::<u32>() + (8 + PAYLOAD) as u32 + 58;
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -57,7 +57,10 @@ pub struct Failure {
 impl Failure {
     /// A failure of this kind.
     pub fn new(code: Code, message: impl Into<String>) -> Failure {
-        Failure { code, message: message.into() }
+        Failure {
+            code,
+            message: message.into(),
+        }
     }
 }
 

@@ -6,17 +6,15 @@ use crate::inner_flows::Way;
 use crate::merge::Merger;
 use crate::noise::{HANDSHAKE_MAX, Noise, Opened, Screened, Sealed};
 use crate::peer::Peer;
-use crate::poll::Poller;
 use crate::relay::Relay;
 use crate::shared::Shared;
 use crate::steering::{Message as Kind, TrialBudget, Verdict, classify, pair_of};
 use crate::table::Table;
 use crate::timers::Timers;
-use crate::udp::{Message, RecvBatch, Socket};
+use crate::udp::{Message, RecvBatch};
+use crate::watched::{Arrival, Use, WAKE, Watched};
 use crate::{ip, mss};
-use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -26,58 +24,6 @@ const BATCH: usize = 8;
 const TURN: usize = 16;
 /// Room for the longest answer or queued packet.
 const REPLY_MAX: usize = 65_536 + 64;
-
-/// What a socket is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// Talks to peers: a path, a candidate for one, or an old one that drains.
-    Peers,
-    /// One client's datagrams towards their owners, and the answers.
-    Flow(u64),
-}
-
-/// Every socket that the thread waits for.
-pub struct Watched {
-    pub poller: Poller,
-    pub sockets: HashMap<u64, (Arc<Socket>, Use)>,
-    next: u64,
-}
-
-/// The poller's token of the waker.
-pub const WAKE: u64 = 0;
-
-impl Watched {
-    /// Nothing but the waker.
-    pub fn new(shared: &Shared) -> std::io::Result<Watched> {
-        let poller = Poller::new()?;
-        poller.add(shared.wake_in.fd(), WAKE)?;
-        Ok(Watched { poller, sockets: HashMap::new(), next: WAKE + 1 })
-    }
-
-    /// Starts to wait for a socket; the token is never used twice.
-    pub fn add(&mut self, socket: Arc<Socket>, of: Use) -> std::io::Result<u64> {
-        let token = self.next;
-        self.poller.add(socket.fd(), token)?;
-        self.next += 1;
-        self.sockets.insert(token, (socket, of));
-        Ok(token)
-    }
-
-    /// Stops waiting for a socket and drops it.
-    pub fn remove(&mut self, token: u64) {
-        self.sockets.remove(&token);
-    }
-}
-
-/// Where a datagram came in and from whom.
-#[derive(Clone, Copy)]
-pub struct Arrival<'a> {
-    pub token: u64,
-    pub socket: &'a Arc<Socket>,
-    pub from: SocketAddr,
-    pub local: Option<IpAddr>,
-    pub now_ms: u64,
-}
 
 /// The state of the thread.
 pub struct Inbound<'a> {
@@ -91,7 +37,11 @@ pub struct Inbound<'a> {
 
 /// Runs until the device is stopped.
 pub fn run(shared: &Shared, mut watched: Watched, path_tokens: &[[Option<u64>; 2]]) {
-    let merger = if shared.offload { Merger::new(shared.mtu) } else { Merger::without_merging(shared.mtu) };
+    let merger = if shared.offload {
+        Merger::new(shared.mtu)
+    } else {
+        Merger::without_merging(shared.mtu)
+    };
     let mut inbound = Inbound {
         shared,
         merger,
@@ -102,23 +52,30 @@ pub fn run(shared: &Shared, mut watched: Watched, path_tokens: &[[Option<u64>; 2
     };
     let mut batch = RecvBatch::new(BATCH);
     let mut ready = Vec::new();
+    let mut is_woken = true;
     while !shared.is_stopped.load(SeqCst) {
-        shared.next_wake_ms.store(u64::MAX, SeqCst);
         let now_ms = shared.now_ms();
-        let deadline = inbound.timers.run(shared, &mut watched, now_ms);
-        let deadline = deadline.into_iter().chain(inbound.relay.run(shared, &mut watched, now_ms)).min();
-        if let Some(at) = deadline {
-            shared.next_wake_ms.store(at, SeqCst);
+        if is_woken || inbound.timers.is_due(now_ms) {
+            // From here on the other thread must wake this one: what it changes may go unseen.
+            shared.next_wake_ms.store(u64::MAX, SeqCst);
+            inbound.timers.run(shared, &mut watched, now_ms);
         }
+        let expiry = inbound.relay.run(shared, &mut watched, now_ms);
+        let deadline = inbound.timers.next_ms().into_iter().chain(expiry).min();
+        shared
+            .next_wake_ms
+            .store(deadline.unwrap_or(u64::MAX), SeqCst);
         let timeout = deadline.map(|at| at.saturating_sub(shared.now_ms()));
         ready.clear();
         if let Err(e) = watched.poller.wait(timeout, &mut ready) {
             return shared.fail(Code::Io, format!("waiting for datagrams failed: {e}"));
         }
         shared.counters.wakeups.one();
+        is_woken = false;
         for token in &ready {
             if *token == WAKE {
                 shared.wake_in.clear();
+                is_woken = true;
             } else {
                 inbound.receive(&mut watched, &mut batch, *token);
             }
@@ -129,7 +86,9 @@ pub fn run(shared: &Shared, mut watched: Watched, path_tokens: &[[Option<u64>; 2
 
 impl Inbound<'_> {
     fn receive(&mut self, watched: &mut Watched, batch: &mut RecvBatch, token: u64) {
-        let Some((socket, of)) = watched.sockets.get(&token).cloned() else { return };
+        let Some((socket, of)) = watched.sockets.get(&token).cloned() else {
+            return;
+        };
         for _ in 0..TURN {
             match socket.recv(batch) {
                 Ok(_) => {}
@@ -140,7 +99,13 @@ impl Inbound<'_> {
             let now_ms = self.shared.now_ms();
             for message in batch.messages() {
                 let (from, local) = (message.from, message.local);
-                let arrival = Arrival { token, socket: &socket, from, local, now_ms };
+                let arrival = Arrival {
+                    token,
+                    socket: &socket,
+                    from,
+                    local,
+                    now_ms,
+                };
                 match of {
                     Use::Peers => self.message(watched, &message, &arrival),
                     Use::Flow(id) => self.relay.answer(self.shared, id, &message, now_ms),
@@ -173,11 +138,16 @@ impl Inbound<'_> {
                         steering.decide(d, arrival.from, &mut self.trials, arrival.now_ms)
                             == Verdict::Relay(agent)
                     };
-                    let more = after.chunks(message.stride).map(same).take_while(|is| *is).count();
+                    let more = after
+                        .chunks(message.stride)
+                        .map(same)
+                        .take_while(|is| *is)
+                        .count();
                     let len = (message.stride * (more + 1)).min(rest.len());
                     if let Some(to) = steering.endpoint(agent) {
                         let run = &rest[..len];
-                        self.relay.forward(self.shared, watched, run, message.stride, to, arrival);
+                        self.relay
+                            .forward(self.shared, watched, run, message.stride, to, arrival);
                     }
                     rest = &rest[len..];
                     continue;
@@ -199,9 +169,8 @@ impl Inbound<'_> {
         arrival: &Arrival<'_>,
     ) -> &'b [u8] {
         let shared = self.shared;
-        let is_ours = |d: &[u8]| {
-            matches!(classify(d), Some((Kind::Data, index)) if pair_of(index) == pair)
-        };
+        let is_ours =
+            |d: &[u8]| matches!(classify(d), Some((Kind::Data, index)) if pair_of(index) == pair);
         let Some(peer) = table.pairs.get(&pair) else {
             shared.counters.drop_refused.one();
             return bytes.get(stride..).unwrap_or(&[]);
@@ -218,7 +187,8 @@ impl Inbound<'_> {
             is_authentic |= self.open(table, peer, noise.as_mut(), datagram, arrival);
         }
         if is_authentic {
-            peer.has_session.store(noise.session_age().is_some(), Relaxed);
+            peer.has_session
+                .store(noise.session_age().is_some(), Relaxed);
         }
         drop(noise);
         if is_authentic {
@@ -240,7 +210,9 @@ impl Inbound<'_> {
         if self.merger.slot().is_none() {
             self.merger.flush(&mut &shared.tun);
         }
-        let Some(slot) = self.merger.slot() else { return false };
+        let Some(slot) = self.merger.slot() else {
+            return false;
+        };
         if datagram.len() > slot.len() {
             shared.counters.drop_garbage.one();
             return false;
@@ -303,7 +275,10 @@ impl Inbound<'_> {
         let shared = self.shared;
         shared.identity.reset_limit();
         let mut out = [0u8; HANDSHAKE_MAX];
-        let peer = match shared.identity.screen(datagram, arrival.from.ip(), &mut out) {
+        let peer = match shared
+            .identity
+            .screen(datagram, arrival.from.ip(), &mut out)
+        {
             Screened::From(key) => table.keys.get(&key),
             Screened::ByIndex(index) => table.pairs.get(&pair_of(index)),
             Screened::Cookie(cookie) => {
@@ -312,7 +287,9 @@ impl Inbound<'_> {
             }
             Screened::Refused => None,
         };
-        let Some(peer) = peer else { return shared.counters.drop_handshake.one() };
+        let Some(peer) = peer else {
+            return shared.counters.drop_handshake.one();
+        };
         let mut noise = peer.noise.lock();
         shared.freshen(peer, noise.as_mut(), arrival.now_ms);
         match noise.open(datagram, &mut self.reply) {
@@ -322,7 +299,8 @@ impl Inbound<'_> {
                 return shared.counters.drop_handshake.one();
             }
         }
-        peer.has_session.store(noise.session_age().is_some(), Relaxed);
+        peer.has_session
+            .store(noise.session_age().is_some(), Relaxed);
         drop(noise);
         self.heard(peer, arrival);
         self.timers.greeted(peer);
@@ -339,23 +317,49 @@ impl Inbound<'_> {
     ) {
         let shared = self.shared;
         // Our index is what we chose in a response, or what a response to us names.
-        let named = if datagram[0] == 1 { self.reply[4..8].first_chunk() } else { datagram[8..12].first_chunk() };
+        let named = if datagram[0] == 1 {
+            self.reply[4..8].first_chunk()
+        } else {
+            datagram[8..12].first_chunk()
+        };
         let index = u32::from_le_bytes(named.copied().unwrap_or_default());
-        shared.send_on(arrival.socket, &self.reply[..len], None, arrival.from, arrival.local);
+        shared.send_on(
+            arrival.socket,
+            &self.reply[..len],
+            None,
+            arrival.from,
+            arrival.local,
+        );
         peer.sent_ms.store(arrival.now_ms, Relaxed);
         while let Sealed::Data(n) = noise.drain(&mut self.reply) {
-            shared.send_on(arrival.socket, &self.reply[..n], None, arrival.from, arrival.local);
+            shared.send_on(
+                arrival.socket,
+                &self.reply[..n],
+                None,
+                arrival.from,
+                arrival.local,
+            );
         }
         peer.handshake_ms.store(arrival.now_ms, Relaxed);
         shared.counters.handshakes_done.one();
-        (shared.on_event)(Event::Handshake { key: peer.key, index });
+        (shared.on_event)(Event::Handshake {
+            key: peer.key,
+            index,
+        });
     }
 
     /// An authentic datagram came from the peer.
     fn heard(&mut self, peer: &Arc<Peer>, arrival: &Arrival<'_>) {
-        let local = if self.shared.is_gateway() { None } else { arrival.local };
+        let local = if self.shared.is_gateway() {
+            None
+        } else {
+            arrival.local
+        };
         if peer.roam(arrival.from, local) {
-            (self.shared.on_event)(Event::Endpoint { key: peer.key, endpoint: arrival.from });
+            (self.shared.on_event)(Event::Endpoint {
+                key: peer.key,
+                endpoint: arrival.from,
+            });
         }
         peer.heard_ms.store(arrival.now_ms, Relaxed);
         peer.waiting_ms.store(0, SeqCst);

@@ -57,7 +57,9 @@ fn tcp(packet: &[u8]) -> Option<(usize, usize)> {
 impl InnerFlows {
     /// Looks at one packet; cheap for anything but the first and last ones of a connection.
     pub fn observe(&self, packet: &[u8], way: Way, now_ms: u64) {
-        let Some((start, payload)) = tcp(packet) else { return };
+        let Some((start, payload)) = tcp(packet) else {
+            return;
+        };
         let flags = packet[start + 13];
         let is_edge = flags & (SYN | FIN | RST) != 0;
         // A connection older than this device shows itself only by data.
@@ -68,7 +70,8 @@ impl InnerFlows {
     }
 
     fn note(&self, packet: &[u8], start: usize, flags: u8, way: Way, now_ms: u64) {
-        let (Some(source), Some(destination)) = (ip::source(packet), ip::destination(packet)) else {
+        let (Some(source), Some(destination)) = (ip::source(packet), ip::destination(packet))
+        else {
             return;
         };
         let from = u16::from_be_bytes([packet[start], packet[start + 1]]);
@@ -92,7 +95,14 @@ impl InnerFlows {
                 }
             }
         } else if open.len() < FLOWS_MAX || open.contains_key(&tuple) {
-            open.insert(tuple, State { closed_out: false, closed_in: false, seen_ms: now_ms });
+            open.insert(
+                tuple,
+                State {
+                    closed_out: false,
+                    closed_in: false,
+                    seen_ms: now_ms,
+                },
+            );
         }
         self.count.store(open.len(), Relaxed);
     }
@@ -126,8 +136,11 @@ mod tests {
         p[0] = 0x45;
         p[9] = 6;
         let (a, b) = ([10, 0, 0, 1], [10, 0, 0, 2]);
-        let (from, to, from_port, to_port) =
-            if way == Way::Out { (a, b, port, 443u16) } else { (b, a, 443, port) };
+        let (from, to, from_port, to_port) = if way == Way::Out {
+            (a, b, port, 443u16)
+        } else {
+            (b, a, 443, port)
+        };
         p[12..16].copy_from_slice(&from);
         p[16..20].copy_from_slice(&to);
         p[20..22].copy_from_slice(&from_port.to_be_bytes());
@@ -150,7 +163,10 @@ mod tests {
         assert!(see(Way::In, SYN | ACK));
         assert!(see(Way::Out, FIN | ACK));
         assert!(!see(Way::In, FIN | ACK));
-        assert!(!see(Way::Out, ACK), "the last acknowledgement opens nothing");
+        assert!(
+            !see(Way::Out, ACK),
+            "the last acknowledgement opens nothing"
+        );
     }
 
     #[test]

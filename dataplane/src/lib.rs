@@ -19,12 +19,17 @@ pub mod udp;
 mod inbound;
 #[cfg(feature = "node")]
 mod napi;
+#[cfg(feature = "node")]
+mod napi_shapes;
 mod outbound;
+pub mod path_limits;
 pub mod paths;
 pub mod peer;
 pub mod poll;
+mod refusals;
 mod relay;
 pub mod shared;
 pub mod sockets;
 pub mod table;
 mod timers;
+mod watched;

@@ -1,19 +1,25 @@
 //! The surface towards Node: plain objects in, plain objects out, blocking work in the thread pool. No packet crosses it.
 
+#![allow(clippy::needless_pass_by_value)] // the macros of napi want it so
+#![cfg_attr(test, allow(dead_code))]
+
 use crate::device::{Desired, Device, Options, WantedPeer, WantedTarget};
 use crate::event::{Code, Event, Failure};
+use crate::napi_shapes::{
+    ConflictReport, DesiredConfig, DeviceEvent, DeviceOptions, DeviceState, Offloads, PathState,
+    PeerConfig, PeerState, SetReport, SteeringConfig,
+};
 use crate::noise::Key;
 use crate::shared::Role;
 use crate::stats::{DeviceStats, Report};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ip_network::IpNetwork;
-use napi::bindgen_prelude::{AsyncTask, Uint8Array};
+use napi::bindgen_prelude::AsyncTask;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Error, Result, Status, Task};
 use napi_derive::napi;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,114 +27,6 @@ use std::sync::Arc;
 const EVENTS_MAX: usize = 8192;
 
 type Callback = ThreadsafeFunction<DeviceEvent, (), DeviceEvent, Status, false, true, EVENTS_MAX>;
-
-#[napi(object)]
-pub struct DeviceOptions {
-    pub kind: String,
-    pub agent_id: u32,
-    pub slot: u32,
-    pub private_key: Uint8Array,
-    pub interface: String,
-    pub mtu: u32,
-    pub listen_port: u32,
-    pub paths: u32,
-    pub offload: bool,
-}
-
-#[napi(object)]
-#[derive(Default)]
-pub struct DeviceEvent {
-    pub kind: String,
-    pub public_key: Option<String>,
-    pub endpoint: Option<String>,
-    pub index: Option<u32>,
-    pub for_ms: Option<i64>,
-    pub path: Option<u32>,
-    pub local_port: Option<u32>,
-    pub code: Option<String>,
-    pub message: Option<String>,
-}
-
-#[napi(object, use_nullable = true)]
-pub struct PeerConfig {
-    pub public_key: String,
-    pub agent_id: u32,
-    pub slot: u32,
-    pub endpoint: Option<String>,
-    pub allowed_ips: Vec<String>,
-}
-
-#[napi(object)]
-pub struct SteeringConfig {
-    pub agent_id: u32,
-    pub public_key: String,
-    pub endpoint: String,
-}
-
-#[napi(object)]
-pub struct DesiredConfig {
-    pub peers: Vec<PeerConfig>,
-    pub steering: Vec<SteeringConfig>,
-}
-
-#[napi(object)]
-pub struct ConflictReport {
-    pub allowed_ip: String,
-    pub kept: String,
-    pub refused: String,
-}
-
-#[napi(object)]
-pub struct SetReport {
-    pub peers_added: u32,
-    pub peers_updated: u32,
-    pub peers_removed: u32,
-    pub steering_changed: u32,
-    pub conflicts: Vec<ConflictReport>,
-}
-
-#[napi(object)]
-pub struct Offloads {
-    pub tun: bool,
-    pub udp_send: bool,
-    pub udp_receive: bool,
-}
-
-#[napi(object, use_nullable = true)]
-pub struct PeerState {
-    pub public_key: String,
-    pub agent_id: u32,
-    pub slot: u32,
-    pub endpoint: Option<String>,
-    pub allowed_ips: Vec<String>,
-    pub rx_bytes: i64,
-    pub tx_bytes: i64,
-    pub rx_packets: i64,
-    pub tx_packets: i64,
-    pub handshake_age_ms: Option<i64>,
-    pub received_age_ms: Option<i64>,
-    pub unanswered_ms: Option<i64>,
-    pub rtt_us: Option<i64>,
-    pub path: u32,
-}
-
-#[napi(object)]
-pub struct PathState {
-    pub path: u32,
-    pub local_port: u32,
-    pub replaced: i64,
-}
-
-#[napi(object)]
-pub struct DeviceState {
-    pub listen_port: u32,
-    pub interface: String,
-    pub offloads: Offloads,
-    pub peers: Vec<PeerState>,
-    pub paths: Vec<PathState>,
-    pub relay_flows: u32,
-    pub counters: HashMap<String, i64>,
-}
 
 /// The loader turns `code\0message` into an error with a code.
 fn error(failure: Failure) -> Error {
@@ -144,29 +42,42 @@ fn number<T: TryFrom<u32>>(value: u32, name: &str) -> std::result::Result<T, Fai
 }
 
 fn key(text: &str) -> std::result::Result<Key, Failure> {
-    let bytes = STANDARD.decode(text).ok().and_then(|b| Key::try_from(b).ok());
+    let bytes = STANDARD
+        .decode(text)
+        .ok()
+        .and_then(|b| Key::try_from(b).ok());
     bytes.ok_or_else(|| bad(format!("public key {text:?} is not 32 bytes in base64")))
 }
 
 fn endpoint(text: &str) -> std::result::Result<SocketAddr, Failure> {
-    let parsed = text.parse().ok().filter(|a: &SocketAddr| a.port() != 0 && !a.ip().is_unspecified());
+    let parsed = text
+        .parse()
+        .ok()
+        .filter(|a: &SocketAddr| a.port() != 0 && !a.ip().is_unspecified());
     parsed.ok_or_else(|| bad(format!("endpoint {text:?} is not ADDRESS:PORT")))
 }
 
 fn prefix(text: &str) -> std::result::Result<IpNetwork, Failure> {
-    text.parse().map_err(|_| bad(format!("allowed IP {text:?} is not a canonical CIDR")))
+    text.parse()
+        .map_err(|_| bad(format!("allowed IP {text:?} is not a canonical CIDR")))
 }
 
 fn options(o: &DeviceOptions) -> std::result::Result<Options, Failure> {
     let role = match o.kind.as_str() {
-        "gateway" => Role::Gateway { slot: number(o.slot, "slot")? },
-        "agent" => Role::Agent { id: number(o.agent_id, "agentId")? },
+        "gateway" => Role::Gateway {
+            slot: number(o.slot, "slot")?,
+        },
+        "agent" => Role::Agent {
+            id: number(o.agent_id, "agentId")?,
+        },
         other => return Err(bad(format!("kind {other:?} is neither gateway nor agent"))),
     };
     let private_key: &[u8] = &o.private_key;
     Ok(Options {
         role,
-        private_key: private_key.try_into().map_err(|_| bad("private key has not 32 bytes".into()))?,
+        private_key: private_key
+            .try_into()
+            .map_err(|_| bad("private key has not 32 bytes".into()))?,
         interface: o.interface.clone(),
         mtu: number(o.mtu, "mtu")?,
         listen_port: number(o.listen_port, "listenPort")?,
@@ -182,7 +93,11 @@ fn desired(d: &DesiredConfig) -> std::result::Result<Desired, Failure> {
             agent: number(p.agent_id, "agentId")?,
             slot: number(p.slot, "slot")?,
             endpoint: p.endpoint.as_deref().map(endpoint).transpose()?,
-            allowed_ips: p.allowed_ips.iter().map(|t| prefix(t)).collect::<std::result::Result<_, Failure>>()?,
+            allowed_ips: p
+                .allowed_ips
+                .iter()
+                .map(|t| prefix(t))
+                .collect::<std::result::Result<_, Failure>>()?,
         })
     };
     let target = |t: &SteeringConfig| {
@@ -193,31 +108,52 @@ fn desired(d: &DesiredConfig) -> std::result::Result<Desired, Failure> {
         })
     };
     Ok(Desired {
-        peers: d.peers.iter().map(peer).collect::<std::result::Result<_, Failure>>()?,
-        steering: d.steering.iter().map(target).collect::<std::result::Result<_, Failure>>()?,
+        peers: d
+            .peers
+            .iter()
+            .map(peer)
+            .collect::<std::result::Result<_, Failure>>()?,
+        steering: d
+            .steering
+            .iter()
+            .map(target)
+            .collect::<std::result::Result<_, Failure>>()?,
     })
 }
 
 fn event(e: Event) -> DeviceEvent {
-    let kind = |kind: &str| DeviceEvent { kind: kind.to_owned(), ..DeviceEvent::default() };
-    let of = |name: &str, key: &Key| DeviceEvent { public_key: Some(STANDARD.encode(key)), ..kind(name) };
+    let kind = |kind: &str| DeviceEvent {
+        kind: kind.to_owned(),
+        ..DeviceEvent::default()
+    };
+    let of = |name: &str, key: &Key| DeviceEvent {
+        public_key: Some(STANDARD.encode(key)),
+        ..kind(name)
+    };
     match e {
-        Event::Handshake { key, index } => DeviceEvent { index: Some(index), ..of("handshake", &key) },
-        Event::Endpoint { key, endpoint } => {
-            DeviceEvent { endpoint: Some(endpoint.to_string()), ..of("endpoint", &key) }
-        }
-        Event::Unanswered { key, for_ms } => {
-            DeviceEvent { for_ms: Some(for_ms as i64), ..of("unanswered", &key) }
-        }
+        Event::Handshake { key, index } => DeviceEvent {
+            index: Some(index),
+            ..of("handshake", &key)
+        },
+        Event::Endpoint { key, endpoint } => DeviceEvent {
+            endpoint: Some(endpoint.to_string()),
+            ..of("endpoint", &key)
+        },
+        Event::Unanswered { key, for_ms } => DeviceEvent {
+            for_ms: Some(for_ms as i64),
+            ..of("unanswered", &key)
+        },
         Event::Answered { key } => of("answered", &key),
         Event::Path { path, local_port } => DeviceEvent {
             path: Some(path as u32),
             local_port: Some(u32::from(local_port)),
             ..kind("path")
         },
-        Event::Failed { code, message } => {
-            DeviceEvent { code: Some(code.text().to_owned()), message: Some(message), ..kind("failed") }
-        }
+        Event::Failed { code, message } => DeviceEvent {
+            code: Some(code.text().to_owned()),
+            message: Some(message),
+            ..kind("failed")
+        },
     }
 }
 
@@ -270,7 +206,11 @@ fn state(s: DeviceStats) -> DeviceState {
         peers: s.peers.into_iter().map(peer).collect(),
         paths: s.paths.into_iter().map(path).collect(),
         relay_flows: s.relay_flows as u32,
-        counters: s.counters.into_iter().map(|(name, n)| (name.to_owned(), n as i64)).collect(),
+        counters: s
+            .counters
+            .into_iter()
+            .map(|(name, n)| (name.to_owned(), n as i64))
+            .collect(),
     }
 }
 
@@ -285,8 +225,13 @@ impl Task for Open {
     type JsValue = NativeDevice;
 
     fn compute(&mut self) -> Result<Device> {
-        let options = self.options.take().unwrap_or_else(|| Err(bad("opened twice".into())));
-        let Some(callback) = self.callback.take() else { return Err(error(bad("opened twice".into()))) };
+        let options = self
+            .options
+            .take()
+            .unwrap_or_else(|| Err(bad("opened twice".into())));
+        let Some(callback) = self.callback.take() else {
+            return Err(error(bad("opened twice".into())));
+        };
         let on_event = move |e| {
             callback.call(event(e), ThreadsafeFunctionCallMode::NonBlocking);
         };
@@ -294,14 +239,21 @@ impl Task for Open {
     }
 
     fn resolve(&mut self, _env: Env, device: Device) -> Result<NativeDevice> {
-        Ok(NativeDevice { device: Arc::new(Mutex::new(Some(Arc::new(device)))) })
+        Ok(NativeDevice {
+            device: Arc::new(Mutex::new(Some(Arc::new(device)))),
+        })
     }
 }
 
 type Slot = Arc<Mutex<Option<Arc<Device>>>>;
 
 fn opened(slot: &Slot) -> Result<Arc<Device>> {
-    let closed = || error(Failure::new(Code::Closed, "the device is closed: open a new one"));
+    let closed = || {
+        error(Failure::new(
+            Code::Closed,
+            "the device is closed: open a new one",
+        ))
+    };
     slot.lock().clone().ok_or_else(closed)
 }
 
@@ -350,7 +302,10 @@ impl Task for Close {
 /// Opens a device; the callback does not keep the process alive.
 #[napi(ts_return_type = "Promise<NativeDevice>")]
 pub fn open_device(o: DeviceOptions, on_event: Callback) -> AsyncTask<Open> {
-    AsyncTask::new(Open { options: Some(options(&o)), callback: Some(on_event) })
+    AsyncTask::new(Open {
+        options: Some(options(&o)),
+        callback: Some(on_event),
+    })
 }
 
 /// An open device.
@@ -364,7 +319,10 @@ impl NativeDevice {
     /// Brings the device to what is desired.
     #[napi(ts_return_type = "Promise<SetReport>")]
     pub fn set(&self, desired: DesiredConfig) -> AsyncTask<Set> {
-        AsyncTask::new(Set { device: self.device.clone(), desired })
+        AsyncTask::new(Set {
+            device: self.device.clone(),
+            desired,
+        })
     }
 
     /// What the device is and holds now.
@@ -376,6 +334,8 @@ impl NativeDevice {
     /// Stops and removes everything; idempotent.
     #[napi(ts_return_type = "Promise<void>")]
     pub fn close(&self) -> AsyncTask<Close> {
-        AsyncTask::new(Close { device: self.device.clone() })
+        AsyncTask::new(Close {
+            device: self.device.clone(),
+        })
     }
 }

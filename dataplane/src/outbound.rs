@@ -1,12 +1,12 @@
 //! The thread from the TUN to the wire: read, split, clamp, seal, and one send for a whole batch.
 
-use crate::shared::Shared;
 use crate::event::Code;
 use crate::inner_flows::Way;
 use crate::noise::{DATA_OVERHEAD, Noise, Sealed};
 use crate::offload::{VNET, VnetHeader, split};
 use crate::peer::Peer;
 use crate::poll::wait_readable;
+use crate::shared::Shared;
 use crate::{ip, mss};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -50,7 +50,9 @@ struct Buffers {
 }
 
 fn forward(shared: &Shared, bytes: &mut [u8], buffers: &mut Buffers) {
-    let Some(header) = VnetHeader::parse(bytes) else { return shared.counters.drop_malformed.one() };
+    let Some(header) = VnetHeader::parse(bytes) else {
+        return shared.counters.drop_malformed.one();
+    };
     let packet = &mut bytes[VNET..];
     let Some(destination) = ip::destination(packet) else {
         return shared.counters.drop_malformed.one();
@@ -69,7 +71,15 @@ fn forward(shared: &Shared, bytes: &mut [u8], buffers: &mut Buffers) {
     let size = packet.len() as u64;
     let mut noise = peer.noise.lock();
     shared.freshen(peer, noise.as_mut(), now_ms);
-    let mut batch = Batch { shared, peer, out: &mut buffers.out, used: 0, segment: 0, count: 0, now_ms };
+    let mut batch = Batch {
+        shared,
+        peer,
+        out: &mut buffers.out,
+        used: 0,
+        segment: 0,
+        count: 0,
+        now_ms,
+    };
     let mut packets = 0;
     let result = split(packet, &header, &mut buffers.scratch, &mut |segment| {
         packets += 1;
@@ -127,7 +137,8 @@ impl Batch<'_> {
     fn flush(&mut self) {
         if self.count > 0 {
             let segment = (self.count > 1).then_some(self.segment);
-            self.shared.send(self.peer, &self.out[..self.used], segment, self.now_ms);
+            self.shared
+                .send(self.peer, &self.out[..self.used], segment, self.now_ms);
         }
         self.used = 0;
         self.count = 0;

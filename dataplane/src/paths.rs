@@ -9,6 +9,7 @@
 //!                                              +-+ fresh candidates every 200 ms, 1 s after 5 s
 //! ```
 
+use crate::path_limits::{INITIATE_MS, LOST_MS, PROBE_MS, SILENT_MS, SUSPECT_MS, limits};
 use std::collections::HashMap;
 
 /// A peer by the 24 bits of its indices.
@@ -16,20 +17,6 @@ pub type PeerId = u32;
 /// A socket by a number that is never used twice.
 pub type SocketId = u64;
 
-/// An unanswered peer is probed after this long.
-pub const PROBE_MS: u64 = 200;
-/// A path on which nobody answers for this long is suspect.
-pub const SUSPECT_MS: u64 = 500;
-/// A peer that stays silent while its path answers for others is reported after this long.
-pub const SILENT_MS: u64 = 700;
-/// Any peer that stays silent is reported after this long.
-pub const LOST_MS: u64 = 1_000;
-/// A session that gets no answer is tried anew after this long: the peer may have restarted.
-const INITIATE_MS: u64 = 900;
-/// The same limits for foreign WireGuard, which does not answer probes but only handshakes.
-const FOREIGN_INITIATE_MS: u64 = 600;
-const FOREIGN_SUSPECT_MS: u64 = 1_500;
-const FOREIGN_LOST_MS: u64 = 2_000;
 /// Peers that others are judged by are probed this often at most.
 const WITNESS_MS: u64 = 300;
 const WITNESSES: usize = 2;
@@ -75,14 +62,33 @@ pub enum How {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Ask on the peer's own path.
-    Probe { peer: PeerId, how: How },
+    Probe {
+        peer: PeerId,
+        how: How,
+    },
     /// Open sockets, tell each to `candidate`, and send one same probe of each peer on all of them.
-    Hunt { path: usize, is_v6: bool, count: usize, peers: Vec<PeerId> },
+    Hunt {
+        path: usize,
+        is_v6: bool,
+        count: usize,
+        peers: Vec<PeerId>,
+    },
     /// This candidate is the path's socket from now on.
-    Adopt { path: usize, socket: SocketId, is_v6: bool },
-    Close { socket: SocketId },
-    Unanswered { peer: PeerId, for_ms: u64 },
-    Answered { peer: PeerId },
+    Adopt {
+        path: usize,
+        socket: SocketId,
+        is_v6: bool,
+    },
+    Close {
+        socket: SocketId,
+    },
+    Unanswered {
+        peer: PeerId,
+        for_ms: u64,
+    },
+    Answered {
+        peer: PeerId,
+    },
 }
 
 #[derive(Default)]
@@ -120,31 +126,6 @@ pub struct Paths {
     draining: Vec<(SocketId, u64)>,
 }
 
-struct Limits {
-    suspect_ms: u64,
-    initiate_ms: u64,
-    silent_ms: u64,
-    lost_ms: u64,
-}
-
-fn limits(seen: &Seen) -> Limits {
-    let is_foreign = seen.has_session && !seen.echoes;
-    if is_foreign {
-        return Limits {
-            suspect_ms: FOREIGN_SUSPECT_MS,
-            initiate_ms: FOREIGN_INITIATE_MS,
-            silent_ms: FOREIGN_LOST_MS,
-            lost_ms: FOREIGN_LOST_MS,
-        };
-    }
-    Limits {
-        suspect_ms: SUSPECT_MS,
-        initiate_ms: if seen.has_session { INITIATE_MS } else { SUSPECT_MS },
-        silent_ms: SILENT_MS,
-        lost_ms: LOST_MS,
-    }
-}
-
 fn is_waiting(seen: &Seen, now_ms: u64) -> bool {
     seen.waiting_ms != 0 && now_ms.saturating_sub(seen.asked_ms) < TRAFFIC_MS
 }
@@ -152,7 +133,10 @@ fn is_waiting(seen: &Seen, now_ms: u64) -> bool {
 impl Paths {
     /// Living paths with these sockets, per path IPv4 and IPv6.
     pub fn new(sockets: &[[Option<SocketId>; 2]]) -> Paths {
-        let path = |current: &[Option<SocketId>; 2]| Path { current: *current, ..Path::default() };
+        let path = |current: &[Option<SocketId>; 2]| Path {
+            current: *current,
+            ..Path::default()
+        };
         Paths {
             paths: sockets.iter().map(path).collect(),
             watches: HashMap::new(),
@@ -164,7 +148,11 @@ impl Paths {
     pub fn candidate(&mut self, path: usize, socket: SocketId, is_v6: bool, now_ms: u64) {
         if let Some(hunt) = self.paths.get_mut(path).and_then(|p| p.hunt.as_mut()) {
             let until_ms = now_ms + CANDIDATE_LIFE_MS;
-            hunt.candidates.push(Candidate { socket, is_v6, until_ms });
+            hunt.candidates.push(Candidate {
+                socket,
+                is_v6,
+                until_ms,
+            });
         }
     }
 
@@ -175,7 +163,10 @@ impl Paths {
             if path.current.contains(&Some(socket)) {
                 path.heard_ms = now_ms;
                 if let Some(hunt) = path.hunt.take() {
-                    let left = hunt.candidates.iter().map(|c| (c.socket, now_ms + DRAIN_MS));
+                    let left = hunt
+                        .candidates
+                        .iter()
+                        .map(|c| (c.socket, now_ms + DRAIN_MS));
                     self.draining.extend(left);
                 }
                 break;
@@ -184,13 +175,22 @@ impl Paths {
             let Some(winner) = hunt.candidates.iter().find(|c| c.socket == socket).copied() else {
                 continue;
             };
-            let losers = hunt.candidates.iter().map(|c| c.socket).filter(|s| *s != socket);
+            let losers = hunt
+                .candidates
+                .iter()
+                .map(|c| c.socket)
+                .filter(|s| *s != socket);
             let family = usize::from(winner.is_v6);
             let old = path.current[family].replace(socket);
-            self.draining.extend(losers.chain(old).map(|s| (s, now_ms + DRAIN_MS)));
+            self.draining
+                .extend(losers.chain(old).map(|s| (s, now_ms + DRAIN_MS)));
             path.hunt = None;
             path.heard_ms = now_ms;
-            effects.push(Effect::Adopt { path: index, socket, is_v6: winner.is_v6 });
+            effects.push(Effect::Adopt {
+                path: index,
+                socket,
+                is_v6: winner.is_v6,
+            });
             break;
         }
         if self.watches.remove(&peer).is_some_and(|w| w.is_reported) {
@@ -247,28 +247,47 @@ impl Paths {
         let limits = limits(peer);
         let path_heard_ms = self.paths.get(peer.path).map_or(0, |p| p.heard_ms);
         let watch = self.watches.entry(peer.peer).or_default();
-        let echo_step = if age < LOST_MS { PROBE_MS } else { SLOW_ROUND_MS };
+        let echo_step = if age < LOST_MS {
+            PROBE_MS
+        } else {
+            SLOW_ROUND_MS
+        };
         if peer.has_session && now_ms.saturating_sub(watch.echo_ms) >= echo_step {
             watch.echo_ms = now_ms;
-            effects.push(Effect::Probe { peer: peer.peer, how: How::Echo });
+            effects.push(Effect::Probe {
+                peer: peer.peer,
+                how: How::Echo,
+            });
         }
         let pause = (SUSPECT_MS << watch.initiations.min(8)).min(BACKOFF_MAX_MS);
         if age >= limits.initiate_ms && now_ms.saturating_sub(watch.initiate_ms) >= pause {
             watch.initiate_ms = now_ms;
             watch.initiations += 1;
-            effects.push(Effect::Probe { peer: peer.peer, how: How::Initiate });
+            effects.push(Effect::Probe {
+                peer: peer.peer,
+                how: How::Initiate,
+            });
         }
         let is_path_alive = path_heard_ms > peer.waiting_ms;
         let is_silent = is_path_alive && age >= limits.silent_ms || age >= limits.lost_ms;
         if is_silent && !watch.is_reported {
             watch.is_reported = true;
-            effects.push(Effect::Unanswered { peer: peer.peer, for_ms: age });
+            effects.push(Effect::Unanswered {
+                peer: peer.peer,
+                for_ms: age,
+            });
         }
-        for witness in witnesses(all, now_ms).filter(|w| w.path == peer.path).take(WITNESSES) {
+        for witness in witnesses(all, now_ms)
+            .filter(|w| w.path == peer.path)
+            .take(WITNESSES)
+        {
             let watch = self.watches.entry(witness.peer).or_default();
             if now_ms.saturating_sub(watch.echo_ms.max(witness.heard_ms)) >= WITNESS_MS {
                 watch.echo_ms = now_ms;
-                effects.push(Effect::Probe { peer: witness.peer, how: How::Echo });
+                effects.push(Effect::Probe {
+                    peer: witness.peer,
+                    how: How::Echo,
+                });
             }
         }
     }
@@ -281,7 +300,9 @@ impl Paths {
         effects: &mut Vec<Effect>,
         now_ms: u64,
     ) {
-        let Some(path) = self.paths.get_mut(index) else { return };
+        let Some(path) = self.paths.get_mut(index) else {
+            return;
+        };
         let heard_ms = path.heard_ms;
         let is_suspect = |s: &&&Seen| {
             let limit = limits(s).suspect_ms;
@@ -293,13 +314,20 @@ impl Paths {
         hunters.sort_by_key(|s| s.waiting_ms);
         let Some(first) = hunters.first() else {
             if let Some(hunt) = path.hunt.take() {
-                let left = hunt.candidates.iter().map(|c| (c.socket, now_ms + DRAIN_MS));
+                let left = hunt
+                    .candidates
+                    .iter()
+                    .map(|c| (c.socket, now_ms + DRAIN_MS));
                 self.draining.extend(left);
             }
             return;
         };
         let is_v6 = first.is_v6;
-        let fresh = Hunt { since_ms: now_ms, next_ms: now_ms, candidates: Vec::new() };
+        let fresh = Hunt {
+            since_ms: now_ms,
+            next_ms: now_ms,
+            candidates: Vec::new(),
+        };
         let hunt = path.hunt.get_or_insert(fresh);
         if now_ms < hunt.next_ms {
             return;
@@ -311,23 +339,52 @@ impl Paths {
             return;
         }
         let same = |s: &&Seen| s.is_v6 == is_v6;
-        let own = hunters.iter().copied().filter(same).take(HUNTERS).map(|s| s.peer);
-        let others = witnesses(all, now_ms).filter(same).take(WITNESSES).map(|s| s.peer);
+        let own = hunters
+            .iter()
+            .copied()
+            .filter(same)
+            .take(HUNTERS)
+            .map(|s| s.peer);
+        let others = witnesses(all, now_ms)
+            .filter(same)
+            .take(WITNESSES)
+            .map(|s| s.peer);
         let peers = own.chain(others).collect();
-        effects.push(Effect::Hunt { path: index, is_v6, count, peers });
+        effects.push(Effect::Hunt {
+            path: index,
+            is_v6,
+            count,
+            peers,
+        });
     }
 
     fn deadline(&self, waiting: &[&Seen], now_ms: u64) -> Option<u64> {
-        let steps = [PROBE_MS, 2 * PROBE_MS, SUSPECT_MS, SILENT_MS, INITIATE_MS, LOST_MS];
+        let steps = [
+            PROBE_MS,
+            2 * PROBE_MS,
+            SUSPECT_MS,
+            SILENT_MS,
+            INITIATE_MS,
+            LOST_MS,
+        ];
         let next = |s: &&Seen| {
-            let due = steps.iter().map(|step| s.waiting_ms + step).find(|at| *at > now_ms);
+            let due = steps
+                .iter()
+                .map(|step| s.waiting_ms + step)
+                .find(|at| *at > now_ms);
             due.unwrap_or(now_ms + ROUND_MS / 2)
         };
         let hunts = self.paths.iter().filter_map(|p| p.hunt.as_ref());
         let rounds = hunts.clone().map(|h| h.next_ms.max(now_ms + 1));
         let candidates = hunts.flat_map(|h| h.candidates.iter().map(|c| c.until_ms));
         let drains = self.draining.iter().map(|(_, until_ms)| *until_ms);
-        waiting.iter().map(next).chain(rounds).chain(candidates).chain(drains).min()
+        waiting
+            .iter()
+            .map(next)
+            .chain(rounds)
+            .chain(candidates)
+            .chain(drains)
+            .min()
     }
 }
 
@@ -344,3 +401,7 @@ fn witnesses(all: &[Seen], now_ms: u64) -> impl Iterator<Item = &Seen> {
 #[cfg(test)]
 #[path = "paths_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "paths_world_test.rs"]
+mod world_tests;

@@ -70,7 +70,11 @@ pub struct NewPeer {
 impl Peer {
     /// A peer that was never heard of.
     pub fn new(new: NewPeer) -> Peer {
-        let place = Place { configured: new.endpoint, endpoint: new.endpoint, local: None };
+        let place = Place {
+            configured: new.endpoint,
+            endpoint: new.endpoint,
+            local: None,
+        };
         Peer {
             key: new.key,
             agent: new.agent,

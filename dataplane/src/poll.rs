@@ -48,17 +48,27 @@ impl Poller {
     pub fn new() -> io::Result<Poller> {
         // SAFETY: epoll_create1 takes no pointers; the result is checked before it is owned.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        Ok(Poller { fd: owned(fd)?, events: vec![libc::epoll_event { events: 0, u64: 0 }; 64] })
+        Ok(Poller {
+            fd: owned(fd)?,
+            events: vec![libc::epoll_event { events: 0, u64: 0 }; 64],
+        })
     }
 
     /// Watches a descriptor; a closed one leaves by itself.
     pub fn add(&self, fd: RawFd, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: token,
+        };
         // SAFETY: `event` lives through the call; both descriptors are checked by the kernel.
         let r = unsafe {
             libc::epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event)
         };
-        if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if r < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits until a descriptor can be read or the time is up (`None`: for ever); appends tokens.
@@ -75,7 +85,11 @@ impl Poller {
         };
         if n < 0 {
             let e = io::Error::last_os_error();
-            return if e.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(e) };
+            return if e.kind() == io::ErrorKind::Interrupted {
+                Ok(())
+            } else {
+                Err(e)
+            };
         }
         ready.extend(self.events.iter().take(n as usize).map(|e| e.u64));
         Ok(())
@@ -84,7 +98,11 @@ impl Poller {
 
 /// Waits until either descriptor can be read or has failed.
 pub fn wait_readable(fds: [RawFd; 2]) -> io::Result<()> {
-    let mut set = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let mut set = fds.map(|fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    });
     // SAFETY: the array lives through the call and its length is given.
     let n = unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
     if n < 0 {

@@ -1,10 +1,10 @@
 //! Passing datagrams on to their owner: one socket for each client address, so that answers find their way back.
 
-use crate::inbound::{Arrival, Use, Watched};
 use crate::shared::Shared;
 use crate::sockets::bind_small;
 use crate::steering::{FLOWS_MAX, FlowId, FlowTable, Touched};
 use crate::udp::{Message, Socket};
+use crate::watched::{Arrival, Use, Watched};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,11 @@ struct Outlets {
 
 impl Default for Relay {
     fn default() -> Relay {
-        Relay { table: FlowTable::new(FLOWS_MAX), open: HashMap::new(), next_expiry_ms: None }
+        Relay {
+            table: FlowTable::new(FLOWS_MAX),
+            open: HashMap::new(),
+            next_expiry_ms: None,
+        }
     }
 }
 
@@ -41,7 +45,10 @@ impl Relay {
         to: SocketAddr,
         arrival: &Arrival<'_>,
     ) {
-        let id = match self.table.touch(arrival.from, arrival.local, arrival.now_ms) {
+        let id = match self
+            .table
+            .touch(arrival.from, arrival.local, arrival.now_ms)
+        {
             Touched::Known(id) => id,
             Touched::New { id, evicted } => {
                 if let Some(old) = evicted {
@@ -49,14 +56,27 @@ impl Relay {
                     self.close(watched, old);
                 }
                 let back = arrival.socket.clone();
-                self.open.insert(id, Outlets { v4: None, v6: None, back });
+                self.open.insert(
+                    id,
+                    Outlets {
+                        v4: None,
+                        v6: None,
+                        back,
+                    },
+                );
                 id
             }
         };
         shared.relay_flows.store(self.table.len() as u64, Relaxed);
-        let Some(outlets) = self.open.get_mut(&id) else { return };
+        let Some(outlets) = self.open.get_mut(&id) else {
+            return;
+        };
         outlets.back = arrival.socket.clone();
-        let outlet = if to.is_ipv4() { &mut outlets.v4 } else { &mut outlets.v6 };
+        let outlet = if to.is_ipv4() {
+            &mut outlets.v4
+        } else {
+            &mut outlets.v6
+        };
         if outlet.is_none() {
             let made = bind_small(to.is_ipv6(), shared.offload)
                 .and_then(|socket| Ok((watched.add(socket.clone(), Use::Flow(id))?, socket)));
@@ -68,7 +88,10 @@ impl Relay {
         if let Some((_, socket)) = outlet {
             let segment = (run.len() > stride).then_some(stride);
             shared.send_on(socket, run, segment, to, None);
-            shared.counters.relay_datagrams.add(run.len().div_ceil(stride) as u64);
+            shared
+                .counters
+                .relay_datagrams
+                .add(run.len().div_ceil(stride) as u64);
         }
     }
 
@@ -77,12 +100,22 @@ impl Relay {
         if !shared.steering.read().is_target(message.from) {
             return shared.counters.drop_relay_stranger.one();
         }
-        let (Some(flow), Some(outlets)) = (self.table.answered(id, now_ms), self.open.get(&id)) else {
+        let (Some(flow), Some(outlets)) = (self.table.answered(id, now_ms), self.open.get(&id))
+        else {
             return;
         };
         let segment = (message.bytes.len() > message.stride).then_some(message.stride);
-        shared.send_on(&outlets.back, message.bytes, segment, flow.client, flow.local);
-        shared.counters.relay_answers.add(message.bytes.len().div_ceil(message.stride) as u64);
+        shared.send_on(
+            &outlets.back,
+            message.bytes,
+            segment,
+            flow.client,
+            flow.local,
+        );
+        shared
+            .counters
+            .relay_answers
+            .add(message.bytes.len().div_ceil(message.stride) as u64);
     }
 
     /// Closes idle flows; returns when to look again.

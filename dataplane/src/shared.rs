@@ -2,7 +2,7 @@
 
 use crate::event::{Code, Event};
 use crate::noise::{DATA_OVERHEAD, HANDSHAKE_MAX, Identity, Noise, Sealed};
-use crate::paths::PROBE_MS;
+use crate::path_limits::PROBE_MS;
 use crate::peer::Peer;
 use crate::poll::Waker;
 use crate::sockets::Pair;
@@ -88,14 +88,18 @@ impl Shared {
         }
     }
 
-    /// A packet that deserves an answer was sent now.
+    /// A packet that deserves an answer was sent now. Only a gateway, which can do something about it,
+    /// waits for answers.
     pub fn note_waiting(&self, peer: &Arc<Peer>, now_ms: u64) {
-        peer.asked_ms.store(now_ms, Relaxed);
         self.activate(peer);
+        if !self.is_gateway() {
+            return;
+        }
+        peer.asked_ms.store(now_ms, Relaxed);
         if peer.waiting_ms.load(SeqCst) == 0 {
             peer.waiting_ms.store(now_ms, SeqCst);
         }
-        if self.is_gateway() && self.next_wake_ms.load(SeqCst) > now_ms + PROBE_MS {
+        if self.next_wake_ms.load(SeqCst) > now_ms + PROBE_MS {
             self.wake_in.wake();
         }
     }
@@ -103,9 +107,14 @@ impl Shared {
     /// Sends to where the peer is, on its path. False: the place is not known.
     pub fn send(&self, peer: &Peer, bytes: &[u8], segment: Option<usize>, now_ms: u64) -> bool {
         let place = *peer.place.lock();
-        let Some(to) = place.endpoint else { return false };
+        let Some(to) = place.endpoint else {
+            return false;
+        };
         let paths = self.paths.read();
-        let socket = paths.get(peer.path.load(Relaxed)).and_then(|pair| pair.of(to)).cloned();
+        let socket = paths
+            .get(peer.path.load(Relaxed))
+            .and_then(|pair| pair.of(to))
+            .cloned();
         drop(paths);
         let Some(socket) = socket else { return false };
         self.send_on(&socket, bytes, segment, to, place.local);
@@ -158,7 +167,8 @@ impl Shared {
         let mut out = [0u8; HANDSHAKE_MAX];
         let sealed = noise.tick(&mut out);
         peer.ticked_ms.store(now_ms, Relaxed);
-        peer.has_session.store(noise.session_age().is_some(), Relaxed);
+        peer.has_session
+            .store(noise.session_age().is_some(), Relaxed);
         self.send_sealed(peer, sealed, &out, now_ms);
     }
 }

@@ -34,7 +34,11 @@ impl Pair {
 
     /// The socket that can send to `to`.
     pub fn of(&self, to: SocketAddr) -> Option<&Arc<Socket>> {
-        if to.is_ipv4() { self.v4.as_ref() } else { self.v6.as_ref() }
+        if to.is_ipv4() {
+            self.v4.as_ref()
+        } else {
+            self.v6.as_ref()
+        }
     }
 
     /// All sockets.
@@ -60,8 +64,11 @@ pub fn bind(port: u16, is_v6: bool, offload: bool) -> io::Result<Arc<Socket>> {
 
 /// Binds a socket for few packets at a time: a relay flow or a candidate path.
 pub fn bind_small(is_v6: bool, offload: bool) -> io::Result<Arc<Socket>> {
-    let address: SocketAddr =
-        if is_v6 { (Ipv6Addr::UNSPECIFIED, 0).into() } else { (Ipv4Addr::UNSPECIFIED, 0).into() };
+    let address: SocketAddr = if is_v6 {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    };
     Socket::bind_sized(address, offload, SMALL_BUFFER).map(Arc::new)
 }
 

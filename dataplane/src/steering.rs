@@ -32,7 +32,9 @@ pub enum Message {
 
 /// The message kind and the index that names whom it is for; `None`: no WireGuard message.
 pub fn classify(datagram: &[u8]) -> Option<(Message, u32)> {
-    let [kind, 0, 0, 0] = *datagram.first_chunk::<4>()? else { return None };
+    let [kind, 0, 0, 0] = *datagram.first_chunk::<4>()? else {
+        return None;
+    };
     let (message, at) = match (kind, datagram.len()) {
         (1, INITIATION) => (Message::Initiation, 4),
         (2, RESPONSE) => (Message::Response, 8),
@@ -74,8 +76,12 @@ impl Mac1Key {
 
     /// Whether an initiation was made for this key's owner.
     pub fn accepts(&self, initiation: &[u8]) -> bool {
-        let Some(message) = initiation.get(..INITIATION - 32) else { return false };
-        let Some(mac1) = initiation.get(INITIATION - 32..INITIATION - 16) else { return false };
+        let Some(message) = initiation.get(..INITIATION - 32) else {
+            return false;
+        };
+        let Some(mac1) = initiation.get(INITIATION - 32..INITIATION - 16) else {
+            return false;
+        };
         let Ok(mut mac) = <Blake2sMac<U16> as KeyInit>::new_from_slice(&self.0) else {
             return false;
         };
@@ -95,7 +101,11 @@ pub struct Target {
 impl Target {
     /// The agent with this key at this endpoint.
     pub fn new(public_key: Key, endpoint: SocketAddr) -> Target {
-        Target { public_key, endpoint, mac1: Mac1Key::new(&public_key) }
+        Target {
+            public_key,
+            endpoint,
+            mac1: Mac1Key::new(&public_key),
+        }
     }
 }
 
@@ -124,7 +134,12 @@ impl Steering {
     /// Steering as seen by agent `own`; without targets everything is `Mine`.
     pub fn new(own: AgentId, own_key: &Key, targets: HashMap<AgentId, Target>) -> Steering {
         let addresses = targets.values().map(|t| t.endpoint.ip()).collect();
-        Steering { own, own_mac1: Mac1Key::new(own_key), targets, addresses }
+        Steering {
+            own,
+            own_mac1: Mac1Key::new(own_key),
+            targets,
+            addresses,
+        }
     }
 
     /// Where an agent is.
@@ -159,7 +174,9 @@ impl Steering {
         if self.targets.is_empty() || self.is_agent_address(from.ip()) {
             return Verdict::Mine;
         }
-        let Some((message, index)) = classify(datagram) else { return Verdict::Mine };
+        let Some((message, index)) = classify(datagram) else {
+            return Verdict::Mine;
+        };
         let agent = agent_of(index);
         if agent == self.own {
             return Verdict::Mine;
@@ -181,7 +198,11 @@ impl Steering {
         trials: &mut TrialBudget,
         now_ms: u64,
     ) -> Verdict {
-        if self.targets.get(&agent).is_some_and(|t| t.mac1.accepts(datagram)) {
+        if self
+            .targets
+            .get(&agent)
+            .is_some_and(|t| t.mac1.accepts(datagram))
+        {
             return Verdict::Relay(agent);
         }
         if self.own_mac1.accepts(datagram) {
@@ -232,7 +253,10 @@ pub struct Flow {
 pub enum Touched {
     Known(FlowId),
     /// A new flow needs a socket; `evicted` loses its own first.
-    New { id: FlowId, evicted: Option<FlowId> },
+    New {
+        id: FlowId,
+        evicted: Option<FlowId>,
+    },
 }
 
 /// The bounded table of flows, by client address.
@@ -281,15 +305,28 @@ impl FlowTable {
             flow.local = local;
             return Touched::Known(id);
         }
-        let evicted = if self.flows.len() >= self.max { self.evict() } else { None };
+        let evicted = if self.flows.len() >= self.max {
+            self.evict()
+        } else {
+            None
+        };
         let id = self.next;
         self.next += 1;
         self.by_client.insert(client, id);
-        self.flows.insert(id, Flow { client, local, used_ms: now_ms, is_answered: false });
+        self.flows.insert(
+            id,
+            Flow {
+                client,
+                local,
+                used_ms: now_ms,
+                is_answered: false,
+            },
+        );
         self.unanswered.push_back(id);
         if self.unanswered.len() > 2 * self.max {
             let flows = &self.flows;
-            self.unanswered.retain(|id| flows.get(id).is_some_and(|f| !f.is_answered));
+            self.unanswered
+                .retain(|id| flows.get(id).is_some_and(|f| !f.is_answered));
         }
         Touched::New { id, evicted }
     }
@@ -312,7 +349,12 @@ impl FlowTable {
     /// Forgets idle flows and says which.
     pub fn expire(&mut self, now_ms: u64) -> Vec<FlowId> {
         let idle = |f: &Flow| now_ms.saturating_sub(f.used_ms) >= FLOW_IDLE_MS;
-        let ids: Vec<FlowId> = self.flows.iter().filter(|(_, f)| idle(f)).map(|(i, _)| *i).collect();
+        let ids: Vec<FlowId> = self
+            .flows
+            .iter()
+            .filter(|(_, f)| idle(f))
+            .map(|(i, _)| *i)
+            .collect();
         for id in &ids {
             self.remove(*id);
         }
@@ -332,7 +374,11 @@ impl FlowTable {
                 return Some(id);
             }
         }
-        let id = self.flows.iter().min_by_key(|(_, f)| f.used_ms).map(|(id, _)| *id)?;
+        let id = self
+            .flows
+            .iter()
+            .min_by_key(|(_, f)| f.used_ms)
+            .map(|(id, _)| *id)?;
         self.remove(id);
         Some(id)
     }

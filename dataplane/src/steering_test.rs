@@ -26,7 +26,12 @@ fn agents() -> Agents {
         (3, Target::new(third.public_key(), at("[fd00::3]:51820"))),
     ]);
     let steering = Steering::new(OWN, &own.public_key(), targets);
-    Agents { own, other, third, steering }
+    Agents {
+        own,
+        other,
+        third,
+        steering,
+    }
 }
 
 /// A message of this kind whose steering index names `agent`.
@@ -57,24 +62,68 @@ fn a_datagram_goes_to_the_agent_that_its_index_names() {
     let Agents { steering, .. } = agents();
     let cases = [
         ("data for us", message(4, 32, OWN), Verdict::Mine),
-        ("data for another", message(4, 1400, OTHER), Verdict::Relay(OTHER)),
-        ("data for nobody", message(4, 60, ABSENT), Verdict::UnknownAgent),
+        (
+            "data for another",
+            message(4, 1400, OTHER),
+            Verdict::Relay(OTHER),
+        ),
+        (
+            "data for nobody",
+            message(4, 60, ABSENT),
+            Verdict::UnknownAgent,
+        ),
         ("response for us", message(2, 92, OWN), Verdict::Mine),
-        ("response for another", message(2, 92, OTHER), Verdict::Relay(OTHER)),
-        ("response for nobody", message(2, 92, ABSENT), Verdict::UnknownAgent),
+        (
+            "response for another",
+            message(2, 92, OTHER),
+            Verdict::Relay(OTHER),
+        ),
+        (
+            "response for nobody",
+            message(2, 92, ABSENT),
+            Verdict::UnknownAgent,
+        ),
         ("cookie for us", message(3, 64, OWN), Verdict::Mine),
-        ("cookie for another", message(3, 64, OTHER), Verdict::Relay(OTHER)),
-        ("initiation without mac1 for us", message(1, 148, OWN), Verdict::Mine),
-        ("initiation without mac1", message(1, 148, OTHER), Verdict::BadMac),
-        ("initiation without mac1 for nobody", message(1, 148, ABSENT), Verdict::BadMac),
-        ("response of a wrong length", message(2, 91, OTHER), Verdict::Mine),
-        ("data that is too short", message(4, 31, OTHER), Verdict::Mine),
+        (
+            "cookie for another",
+            message(3, 64, OTHER),
+            Verdict::Relay(OTHER),
+        ),
+        (
+            "initiation without mac1 for us",
+            message(1, 148, OWN),
+            Verdict::Mine,
+        ),
+        (
+            "initiation without mac1",
+            message(1, 148, OTHER),
+            Verdict::BadMac,
+        ),
+        (
+            "initiation without mac1 for nobody",
+            message(1, 148, ABSENT),
+            Verdict::BadMac,
+        ),
+        (
+            "response of a wrong length",
+            message(2, 91, OTHER),
+            Verdict::Mine,
+        ),
+        (
+            "data that is too short",
+            message(4, 31, OTHER),
+            Verdict::Mine,
+        ),
         ("an unknown type", message(5, 148, OTHER), Verdict::Mine),
         ("nothing", vec![], Verdict::Mine),
         ("one byte", vec![4], Verdict::Mine),
     ];
     for (name, datagram, want) in cases {
-        assert_eq!(decide(&steering, &datagram, "198.51.100.1:40000"), want, "{name}");
+        assert_eq!(
+            decide(&steering, &datagram, "198.51.100.1:40000"),
+            want,
+            "{name}"
+        );
     }
 }
 
@@ -83,34 +132,58 @@ fn reserved_bytes_must_be_zero() {
     let Agents { steering, .. } = agents();
     let mut datagram = message(4, 64, OTHER);
     datagram[2] = 1;
-    assert_eq!(decide(&steering, &datagram, "198.51.100.1:40000"), Verdict::Mine);
+    assert_eq!(
+        decide(&steering, &datagram, "198.51.100.1:40000"),
+        Verdict::Mine
+    );
 }
 
 #[test]
 fn an_initiation_is_passed_on_only_with_a_mac1_for_its_target() {
-    let Agents { steering, other, own, .. } = agents();
+    let Agents {
+        steering,
+        other,
+        own,
+        ..
+    } = agents();
     let good = initiation(&other, pair_index(OTHER, 1));
-    assert_eq!(decide(&steering, &good, "198.51.100.1:40000"), Verdict::Relay(OTHER));
+    assert_eq!(
+        decide(&steering, &good, "198.51.100.1:40000"),
+        Verdict::Relay(OTHER)
+    );
     let mut bad = good.clone();
     bad[40] ^= 1;
-    assert_eq!(decide(&steering, &bad, "198.51.100.1:40000"), Verdict::BadMac);
+    assert_eq!(
+        decide(&steering, &bad, "198.51.100.1:40000"),
+        Verdict::BadMac
+    );
     // The index says another, but it was made for us: it is ours to judge.
     let forged = initiation(&own, pair_index(OTHER, 1));
-    assert_eq!(decide(&steering, &forged, "198.51.100.1:40000"), Verdict::Mine);
+    assert_eq!(
+        decide(&steering, &forged, "198.51.100.1:40000"),
+        Verdict::Mine
+    );
 }
 
 #[test]
 fn a_foreign_initiation_finds_its_target_by_trial() {
-    let Agents { steering, third, .. } = agents();
+    let Agents {
+        steering, third, ..
+    } = agents();
     for index in [0, 0xab_cdef, pair_index(ABSENT, 0), pair_index(OTHER, 0)] {
         let foreign = initiation(&third, index);
-        assert_eq!(decide(&steering, &foreign, "198.51.100.1:40000"), Verdict::Relay(3));
+        assert_eq!(
+            decide(&steering, &foreign, "198.51.100.1:40000"),
+            Verdict::Relay(3)
+        );
     }
 }
 
 #[test]
 fn trials_are_bounded_each_second() {
-    let Agents { steering, third, .. } = agents();
+    let Agents {
+        steering, third, ..
+    } = agents();
     let mut trials = TrialBudget::default();
     let noise = message(1, 148, ABSENT);
     for _ in 0..10_000 {
@@ -118,17 +191,34 @@ fn trials_are_bounded_each_second() {
     }
     let foreign = initiation(&third, 0);
     let from = at("198.51.100.1:2");
-    assert_eq!(steering.decide(&foreign, from, &mut trials, 5_999), Verdict::BadMac);
-    assert_eq!(steering.decide(&foreign, from, &mut trials, 6_000), Verdict::Relay(3));
+    assert_eq!(
+        steering.decide(&foreign, from, &mut trials, 5_999),
+        Verdict::BadMac
+    );
+    assert_eq!(
+        steering.decide(&foreign, from, &mut trials, 6_000),
+        Verdict::Relay(3)
+    );
 }
 
 #[test]
 fn nothing_is_passed_on_twice() {
-    let Agents { steering, other, .. } = agents();
-    let datagrams = [message(4, 64, OTHER), message(2, 92, OTHER), message(3, 64, OTHER), initiation(&other, 5)];
+    let Agents {
+        steering, other, ..
+    } = agents();
+    let datagrams = [
+        message(4, 64, OTHER),
+        message(2, 92, OTHER),
+        message(3, 64, OTHER),
+        initiation(&other, 5),
+    ];
     for datagram in datagrams {
         for from in ["10.0.0.2:51820", "10.0.0.2:40000", "[fd00::3]:1"] {
-            assert_eq!(decide(&steering, &datagram, from), Verdict::Mine, "from {from}");
+            assert_eq!(
+                decide(&steering, &datagram, from),
+                Verdict::Mine,
+                "from {from}"
+            );
         }
     }
 }
@@ -136,7 +226,10 @@ fn nothing_is_passed_on_twice() {
 #[test]
 fn a_gateway_steers_nothing() {
     let gateway = Steering::new(0, &[1; 32], HashMap::new());
-    assert_eq!(decide(&gateway, &message(4, 64, OTHER), "198.51.100.1:1"), Verdict::Mine);
+    assert_eq!(
+        decide(&gateway, &message(4, 64, OTHER), "198.51.100.1:1"),
+        Verdict::Mine
+    );
 }
 
 #[test]
@@ -151,7 +244,9 @@ fn only_an_agents_own_endpoint_may_answer() {
 /// A gateway and an agent exchange handshakes and data; every datagram must be steered right.
 #[test]
 fn every_message_is_steered_right_over_three_rekeys() {
-    let Agents { steering, other, .. } = agents();
+    let Agents {
+        steering, other, ..
+    } = agents();
     let gateway_identity = Identity::new([9; 32]);
     let pair = pair_index(OTHER, 31);
     let mut gateway = gateway_identity.peer(other.public_key(), pair);
@@ -162,24 +257,44 @@ fn every_message_is_steered_right_over_three_rekeys() {
     for round in 0..4 {
         // Even rounds: the gateway begins. Odd rounds: the agent.
         let gateway_begins = round % 2 == 0;
-        let (first, second): (&mut Box<dyn Noise>, &mut Box<dyn Noise>) =
-            if gateway_begins { (&mut gateway, &mut agent) } else { (&mut agent, &mut gateway) };
-        let Sealed::Handshake(n) = first.initiate(&mut a) else { panic!("no initiation") };
+        let (first, second): (&mut Box<dyn Noise>, &mut Box<dyn Noise>) = if gateway_begins {
+            (&mut gateway, &mut agent)
+        } else {
+            (&mut agent, &mut gateway)
+        };
+        let Sealed::Handshake(n) = first.initiate(&mut a) else {
+            panic!("no initiation")
+        };
         assert_eq!(pair_of(own_index(&a)), pair);
-        let Opened::Answer(m) = second.open(&a[..n], &mut b) else { panic!("no response") };
+        let Opened::Answer(m) = second.open(&a[..n], &mut b) else {
+            panic!("no response")
+        };
         assert_eq!((b[0], m), (2, 92));
         assert_eq!(pair_of(own_index(&b)), pair);
-        let Opened::Answer(k) = first.open(&b[..m], &mut c) else { panic!("no confirmation") };
+        let Opened::Answer(k) = first.open(&b[..m], &mut c) else {
+            panic!("no confirmation")
+        };
         assert_eq!(second.open(&c[..k], &mut b.clone()), Opened::Keepalive);
-        let from_gateway: Vec<&[u8]> =
-            if gateway_begins { vec![&a[..n], &c[..k]] } else { vec![&b[..m]] };
+        let from_gateway: Vec<&[u8]> = if gateway_begins {
+            vec![&a[..n], &c[..k]]
+        } else {
+            vec![&b[..m]]
+        };
         for datagram in from_gateway {
-            assert_eq!(decide(&steering, datagram, "198.51.100.1:1"), Verdict::Relay(OTHER));
+            assert_eq!(
+                decide(&steering, datagram, "198.51.100.1:1"),
+                Verdict::Relay(OTHER)
+            );
             assert_eq!(pair_of(classify(datagram).unwrap().1), pair);
         }
         assert!(sessions.insert(own_index(&a)), "a session index came twice");
-        let Sealed::Data(n) = gateway.seal(&[0x45; 60], &mut a) else { panic!("no data") };
-        assert_eq!(decide(&steering, &a[..n], "198.51.100.1:1"), Verdict::Relay(OTHER));
+        let Sealed::Data(n) = gateway.seal(&[0x45; 60], &mut a) else {
+            panic!("no data")
+        };
+        assert_eq!(
+            decide(&steering, &a[..n], "198.51.100.1:1"),
+            Verdict::Relay(OTHER)
+        );
     }
 }
 
@@ -187,7 +302,9 @@ fn every_message_is_steered_right_over_three_rekeys() {
 fn a_client_keeps_its_flow_and_its_answers() {
     let mut table = FlowTable::new(10);
     let client = at("198.51.100.1:1");
-    let Touched::New { id, evicted: None } = table.touch(client, None, 0) else { panic!() };
+    let Touched::New { id, evicted: None } = table.touch(client, None, 0) else {
+        panic!()
+    };
     assert_eq!(table.touch(client, None, 5), Touched::Known(id));
     assert_eq!(table.answered(id, 6).unwrap().client, client);
     assert_eq!(table.len(), 1);
@@ -198,14 +315,21 @@ fn a_client_keeps_its_flow_and_its_answers() {
 fn idle_flows_expire_and_busy_ones_stay() {
     let mut table = FlowTable::new(10);
     let (a, b) = (at("198.51.100.1:1"), at("198.51.100.1:2"));
-    let Touched::New { id: idle, .. } = table.touch(a, None, 0) else { panic!() };
-    let Touched::New { id: busy, .. } = table.touch(b, None, 0) else { panic!() };
+    let Touched::New { id: idle, .. } = table.touch(a, None, 0) else {
+        panic!()
+    };
+    let Touched::New { id: busy, .. } = table.touch(b, None, 0) else {
+        panic!()
+    };
     table.answered(busy, 1000);
     assert_eq!(table.deadline_ms(), Some(FLOW_IDLE_MS));
     assert_eq!(table.expire(FLOW_IDLE_MS - 1), []);
     assert_eq!(table.expire(FLOW_IDLE_MS), [idle]);
     assert_eq!(table.len(), 1);
-    assert!(matches!(table.touch(a, None, FLOW_IDLE_MS), Touched::New { .. }));
+    assert!(matches!(
+        table.touch(a, None, FLOW_IDLE_MS),
+        Touched::New { .. }
+    ));
 }
 
 #[test]
@@ -213,7 +337,8 @@ fn a_flood_of_spoofed_clients_pushes_out_no_flow_that_was_answered() {
     let mut table = FlowTable::new(64);
     let honest: Vec<FlowId> = (0..32)
         .map(|n| {
-            let Touched::New { id, .. } = table.touch(at(&format!("198.51.100.1:{}", n + 1)), None, n)
+            let Touched::New { id, .. } =
+                table.touch(at(&format!("198.51.100.1:{}", n + 1)), None, n)
             else {
                 panic!()
             };
@@ -223,7 +348,10 @@ fn a_flood_of_spoofed_clients_pushes_out_no_flow_that_was_answered() {
         .collect();
     for n in 0..100_000u64 {
         let spoofed = SocketAddr::from(((n as u32).to_be_bytes(), 9));
-        if let Touched::New { evicted: Some(id), .. } = table.touch(spoofed, None, 100 + n) {
+        if let Touched::New {
+            evicted: Some(id), ..
+        } = table.touch(spoofed, None, 100 + n)
+        {
             assert!(!honest.contains(&id));
         }
     }

@@ -21,9 +21,16 @@ impl Table {
     pub fn new(peers: impl IntoIterator<Item = Arc<Peer>>, owners: Owners) -> Table {
         let keys: HashMap<Key, Arc<Peer>> = peers.into_iter().map(|p| (p.key, p)).collect();
         let pairs = keys.values().map(|p| (p.pair(), p.clone())).collect();
-        let routes = owners.iter().filter_map(|(n, key)| Some((*n, keys.get(key)?.clone())));
+        let routes = owners
+            .iter()
+            .filter_map(|(n, key)| Some((*n, keys.get(key)?.clone())));
         let routes = Routes::new(routes.collect::<Vec<_>>());
-        Table { pairs, keys, routes, owners }
+        Table {
+            pairs,
+            keys,
+            routes,
+            owners,
+        }
     }
 
     /// The prefixes of every peer, sorted.

@@ -2,12 +2,12 @@
 
 use crate::echo;
 use crate::event::Event;
-use crate::inbound::{Arrival, Use, Watched};
 use crate::noise::{HANDSHAKE_MAX, Noise, Sealed};
 use crate::paths::{Effect, How, Paths, PeerId, Seen, SocketId};
 use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::sockets::bind;
+use crate::watched::{Arrival, Use, Watched};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -33,25 +33,51 @@ pub struct Timers {
     active: HashMap<PeerId, Active>,
     paths: Option<Paths>,
     pending: Vec<Effect>,
+    /// When something is due next.
+    next_ms: Option<u64>,
 }
 
 impl Timers {
     /// Nobody to look after yet; `sockets` are the tokens of each path's, IPv4 and IPv6.
     pub fn new(shared: &Shared, sockets: &[[Option<SocketId>; 2]]) -> Timers {
         let paths = shared.is_gateway().then(|| Paths::new(sockets));
-        Timers { active: HashMap::new(), paths, pending: Vec::new() }
+        Timers {
+            active: HashMap::new(),
+            paths,
+            pending: Vec::new(),
+            next_ms: None,
+        }
     }
 
-    /// Does what is due; returns when to come again.
-    pub fn run(&mut self, shared: &Shared, watched: &mut Watched, now_ms: u64) -> Option<u64> {
+    /// Whether there is something to do: packets alone are no reason to look at every peer.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        !self.pending.is_empty() || self.next_ms.is_some_and(|at| now_ms >= at)
+    }
+
+    /// When something is due next, as of the last run.
+    pub fn next_ms(&self) -> Option<u64> {
+        self.next_ms
+    }
+
+    /// Does what is due.
+    pub fn run(&mut self, shared: &Shared, watched: &mut Watched, now_ms: u64) {
         let activated = std::mem::take(&mut *shared.activated.lock());
         for peer in activated {
             if let Some(paths) = self.paths.as_mut()
-                && self.active.get(&peer.pair()).is_some_and(|a| !Arc::ptr_eq(&a.peer, &peer))
+                && self
+                    .active
+                    .get(&peer.pair())
+                    .is_some_and(|a| !Arc::ptr_eq(&a.peer, &peer))
             {
                 paths.forget(peer.pair());
             }
-            self.active.insert(peer.pair(), Active { peer, due_ms: now_ms });
+            self.active.insert(
+                peer.pair(),
+                Active {
+                    peer,
+                    due_ms: now_ms,
+                },
+            );
         }
         self.tick(shared, now_ms);
         let mut deadline = self.active.values().map(|a| a.due_ms).min();
@@ -66,20 +92,24 @@ impl Timers {
             }
             deadline = deadline.into_iter().chain(at).min();
         }
-        deadline
+        self.next_ms = deadline;
     }
 
     /// An authentic datagram came from the peer.
     pub fn heard(&mut self, peer: &Peer, arrival: &Arrival<'_>) {
         if let Some(paths) = self.paths.as_mut() {
-            self.pending.extend(paths.heard(peer.pair(), arrival.token, arrival.now_ms));
+            self.pending
+                .extend(paths.heard(peer.pair(), arrival.token, arrival.now_ms));
         }
     }
 
     /// A session was made: finds out whether the other end answers probes.
     pub fn greeted(&mut self, peer: &Peer) {
         if self.paths.is_some() && !peer.echoes.load(Relaxed) {
-            self.pending.push(Effect::Probe { peer: peer.pair(), how: How::Echo });
+            self.pending.push(Effect::Probe {
+                peer: peer.pair(),
+                how: How::Echo,
+            });
         }
     }
 
@@ -95,8 +125,16 @@ impl Timers {
             shared.tick(peer, peer.noise.lock().as_mut(), now_ms);
             let traffic_ms = peer.data_ms.load(Relaxed).max(peer.heard_ms.load(Relaxed));
             let quiet = now_ms.saturating_sub(traffic_ms);
-            active.due_ms = now_ms + if quiet < WARM_MS { WARM_TICK_MS } else { COOL_TICK_MS };
-            let flow_ms = peer.data_ms.load(Relaxed).max(peer.received_ms.load(Relaxed));
+            active.due_ms = now_ms
+                + if quiet < WARM_MS {
+                    WARM_TICK_MS
+                } else {
+                    COOL_TICK_MS
+                };
+            let flow_ms = peer
+                .data_ms
+                .load(Relaxed)
+                .max(peer.received_ms.load(Relaxed));
             if shared.is_gateway() && peer.flows.is_any_open(flow_ms, now_ms) {
                 if now_ms.saturating_sub(peer.sent_ms.load(Relaxed)) >= KEEPALIVE_MS {
                     keep_alive(shared, peer, now_ms);
@@ -124,21 +162,35 @@ impl Timers {
                     shared.send_sealed(&active.peer, sealed, &out, now_ms);
                 }
             }
-            Effect::Hunt { path, is_v6, count, peers } => {
+            Effect::Hunt {
+                path,
+                is_v6,
+                count,
+                peers,
+            } => {
                 self.hunt(shared, watched, path, is_v6, count, &peers, now_ms);
             }
-            Effect::Adopt { path, socket, is_v6 } => {
+            Effect::Adopt {
+                path,
+                socket,
+                is_v6,
+            } => {
                 self.adopt(shared, watched, path, socket, is_v6, now_ms);
             }
             Effect::Close { socket } => watched.remove(socket),
             Effect::Unanswered { peer, for_ms } => {
                 if let Some(active) = self.active.get(&peer) {
-                    (shared.on_event)(Event::Unanswered { key: active.peer.key, for_ms });
+                    (shared.on_event)(Event::Unanswered {
+                        key: active.peer.key,
+                        for_ms,
+                    });
                 }
             }
             Effect::Answered { peer } => {
                 if let Some(active) = self.active.get(&peer) {
-                    (shared.on_event)(Event::Answered { key: active.peer.key });
+                    (shared.on_event)(Event::Answered {
+                        key: active.peer.key,
+                    });
                 }
             }
         }
@@ -157,23 +209,38 @@ impl Timers {
         peers: &[PeerId],
         now_ms: u64,
     ) {
-        let Some(paths) = self.paths.as_mut() else { return };
+        let Some(paths) = self.paths.as_mut() else {
+            return;
+        };
         let mut sockets = Vec::with_capacity(count);
         for _ in 0..count {
             let made = bind(0, is_v6, shared.offload)
                 .and_then(|socket| Ok((watched.add(socket.clone(), Use::Peers)?, socket)));
-            let Ok((token, socket)) = made else { return shared.counters.drop_send.one() };
+            let Ok((token, socket)) = made else {
+                return shared.counters.drop_send.one();
+            };
             paths.candidate(path, token, is_v6, now_ms);
             shared.counters.candidates_opened.one();
             sockets.push(socket);
         }
-        for peer in peers.iter().filter_map(|id| self.active.get(id)).map(|a| &a.peer) {
+        for peer in peers
+            .iter()
+            .filter_map(|id| self.active.get(id))
+            .map(|a| &a.peer)
+        {
             let place = *peer.place.lock();
-            let Some(to) = place.endpoint.filter(|to| to.is_ipv6() == is_v6) else { continue };
+            let Some(to) = place.endpoint.filter(|to| to.is_ipv6() == is_v6) else {
+                continue;
+            };
             let has_session = peer.has_session.load(Relaxed);
-            let how = if has_session && peer.echoes.load(Relaxed) { How::Echo } else { How::Initiate };
+            let how = if has_session && peer.echoes.load(Relaxed) {
+                How::Echo
+            } else {
+                How::Initiate
+            };
             let mut out = [0u8; HANDSHAKE_MAX];
-            let (Sealed::Data(n) | Sealed::Handshake(n)) = probe(shared, peer, how, &mut out, now_ms)
+            let (Sealed::Data(n) | Sealed::Handshake(n)) =
+                probe(shared, peer, how, &mut out, now_ms)
             else {
                 continue;
             };
@@ -192,7 +259,9 @@ impl Timers {
         is_v6: bool,
         now_ms: u64,
     ) {
-        let Some((socket, _)) = watched.sockets.get(&token) else { return };
+        let Some((socket, _)) = watched.sockets.get(&token) else {
+            return;
+        };
         if let Some(pair) = shared.paths.write().get_mut(path) {
             let place = if is_v6 { &mut pair.v6 } else { &mut pair.v4 };
             *place = Some(socket.clone());
@@ -200,7 +269,10 @@ impl Timers {
         if let Some(replaced) = shared.replaced.get(path) {
             replaced.fetch_add(1, Relaxed);
         }
-        (shared.on_event)(Event::Path { path, local_port: socket.local_port() });
+        (shared.on_event)(Event::Path {
+            path,
+            local_port: socket.local_port(),
+        });
         // Who has something to say learns the new way back at once.
         let concerned = self.active.values().map(|a| &a.peer).filter(|p| {
             let traffic_ms = p.data_ms.load(Relaxed).max(p.received_ms.load(Relaxed));
@@ -261,5 +333,9 @@ fn keep_alive(shared: &Shared, peer: &Arc<Peer>, now_ms: u64) {
 }
 
 fn seal_keepalive(noise: &mut dyn Noise, out: &mut [u8]) -> Sealed {
-    if noise.session_age().is_some() { noise.seal(&[], out) } else { noise.initiate(out) }
+    if noise.session_age().is_some() {
+        noise.seal(&[], out)
+    } else {
+        noise.initiate(out)
+    }
 }
