@@ -7,8 +7,8 @@ import type { PrivateKey } from "#src/model/key.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
 import { type GatewayPlan, planGateway } from "#src/plan/gateway-plan.ts";
-import { proveRoute, provePath } from "#src/host/path-proof.ts";
-import { HostError } from "#src/ports/host-error.ts";
+import { type PathTarget, provePath, proveRoute } from "#src/host/path-proof.ts";
+import type { Clock } from "#src/ports/clock.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { HostReport } from "#src/reconcile/host.ts";
 import { TunnelEnd, type TunnelEndPorts } from "#src/reconcile/tunnel-end.ts";
@@ -22,7 +22,7 @@ export interface GatewayParts {
   readonly ports: TunnelEndPorts;
   readonly tunnels: TunnelView;
   readonly shoot: ShootView;
-  readonly nowMs: () => number;
+  readonly clock: Clock;
   readonly log: Log;
   /** Asks for another run of the work loop. */
   readonly trigger: (reason: string) => void;
@@ -53,6 +53,8 @@ const RELAY_REASONS: ReadonlySet<string> = new Set(["unanswered", "answered"]);
 const KUBELET_PORT = 10_250;
 /** Longer than a path's replacement by a fresh source port, shorter than the patience of a readiness probe. */
 const PROOF_TIMEOUT_MS = 2_000;
+/** Between two tries to prove the path. */
+const PROOF_PAUSE_MS = 1_000;
 
 export class Gateway {
   readonly #parts: GatewayParts;
@@ -63,12 +65,13 @@ export class Gateway {
   #endpoint: Endpoint | null = null;
   #problem: string | null = "starting";
   #knownFindings = "";
-  /** A connection through the tunnel was answered, and nothing has spoken against it since. */
-  #isProven = false;
+  /** Proven: a connection through the tunnel was answered, and nothing has spoken against it since. */
+  #proof: "none" | "running" | "proven" = "none";
+  #proofProblem: string | null = null;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
-    this.#relay = new RelayKeeper(parts.nowMs);
+    this.#relay = new RelayKeeper(() => parts.clock.nowMs());
     this.#end = new TunnelEnd(parts.ports, (event) => this.#hear(event));
   }
 
@@ -154,9 +157,8 @@ export class Gateway {
       this.#problem = failure.message;
       return report;
     }
-    this.#problem = await this.#prove(plan);
-    if (this.#problem === null) return report;
-    return { ...report, errors: [new HostError("unproven", this.#problem)] };
+    this.#problem = await this.#whatIsUnproven(plan);
+    return report;
   }
 
   /** Removes everything of ours from the pod's namespace; the slot is released by its owner. */
@@ -197,18 +199,31 @@ export class Gateway {
     return { ...plan, findings };
   }
 
-  /** Null: packets go through the tunnel and were answered. Only what was not proven yet is asked over the wire. */
-  async #prove({ network, agents }: GatewayPlan): Promise<string | null> {
+  /** Null: packets go through the tunnel and were answered. What is not proven yet is asked in the background. */
+  async #whatIsUnproven({ network, agents }: GatewayPlan): Promise<string | null> {
     if (agents.planned === 0) return "no agent has registered yet";
     const relay = this.#parts.shoot.nodes.values.find(({ name }) => name === this.#relay.relay);
     const [address] = relay?.addresses ?? [];
     if (address === undefined) return "no node can be the relay: none is Ready and has an agent";
     const sources = network.addresses.map((cidr) => cidr.replace(/\/\d+$/, ""));
     const target = { address, port: KUBELET_PORT, timeoutMs: PROOF_TIMEOUT_MS, sources };
-    if (this.#isProven) return proveRoute(target);
-    const problem = await provePath(target);
-    this.#isProven = problem === null;
-    return problem;
+    const wrongWay = await proveRoute(target);
+    if (wrongWay !== null || this.#proof === "proven") return wrongWay;
+    this.#prove(target);
+    return this.#proofProblem ?? "no connection through the tunnel has been answered yet";
+  }
+
+  /** A pass must not wait for the answer: a relay may die meanwhile. */
+  #prove(target: PathTarget): void {
+    if (this.#proof === "running") return;
+    this.#proof = "running";
+    void provePath(target).then((problem) => {
+      this.#proof = problem === null ? "proven" : "none";
+      this.#proofProblem = problem;
+      this.#problem = problem;
+      if (problem !== null)
+        this.#parts.clock.after(PROOF_PAUSE_MS, () => this.#parts.trigger("unproven"));
+    });
   }
 
   #wait(problem: string): HostReport {
@@ -232,7 +247,7 @@ export class Gateway {
     switch (event.kind) {
       case "unanswered":
       case "failed":
-        this.#isProven = false;
+        if (this.#proof === "proven") this.#proof = "none";
         trigger(event.kind);
         return;
       case "answered":

@@ -48,7 +48,7 @@ const start = async (): Promise<RunningProgram> => {
     },
     tunnels,
     shoot: new ShootView(shootKube, trigger),
-    nowMs: () => realClock.nowMs(),
+    clock: realClock,
     log,
     trigger,
   });

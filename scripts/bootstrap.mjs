@@ -191,12 +191,12 @@ const verbs = {
   check: async () => {
     installModules();
     const bin = (name) => join(root, "node_modules/.bin", name);
-    for (const [title, command, args] of [
-      ["types", bin("tsc"), ["--noEmit", "-p", "."]],
-      ["lint", bin("oxlint"), ["--type-aware"]],
-      ["format", bin("oxfmt"), ["--check", "."]],
+    for (const { title, command, args } of [
+      { title: "types", command: "tsc", args: ["--noEmit", "-p", "."] },
+      { title: "lint", command: "oxlint", args: ["--type-aware"] },
+      { title: "format", command: "oxfmt", args: ["--check", "."] },
     ]) {
-      const done = spawnSync(command, args, { cwd: root, encoding: "utf8" });
+      const done = spawnSync(bin(command), args, { cwd: root, encoding: "utf8" });
       if (done.status !== 0) fail(`${title} check failed:\n${done.stdout}${done.stderr}`);
       say(`${title} ok, ${elapsed()}`);
     }
