@@ -43,6 +43,9 @@ t.test(
         await t.test("a node comes back after the plug was pulled", (t) =>
           nodeComesBack(t, cluster),
         );
+        await t.test("the API server comes back with its data", (t) =>
+          apiServerComesBack(t, cluster),
+        );
         await catchAll(cluster, "create");
         await t.test("a catch-all webhook lets writes pass while it is reached", (t) =>
           write(t, cluster, true),
@@ -143,6 +146,14 @@ async function nodeComesBack(t: Test, cluster: Cluster): Promise<void> {
   await say(cluster, { node: "node3", line: "I am back" });
   const log = await kubectl.run(["logs", pod, "--tail=1"]);
   t.equal(log.stdout.trim(), "I am back");
+}
+
+async function apiServerComesBack(t: Test, cluster: Cluster): Promise<void> {
+  await cluster.shoot.restartApiServer();
+  const nodes = await cluster.shoot.kubectl.run(["get", "node", "-o", "name"]);
+  t.equal(nodes.stdout.trim().split("\n").length, cluster.site.nodes.length);
+  const exec = await cluster.shoot.kubectl.run(["exec", webPod("node1"), "--", "hostname"]);
+  t.equal(exec.stdout.trim(), webPod("node1"));
 }
 
 async function catchAll(cluster: Cluster, verb: "create" | "delete"): Promise<void> {
