@@ -97,12 +97,10 @@ export class End {
 export const startEnd = async (lab: Lab, machine: string): Promise<End> => {
   const path = join(lab.dir, `end-${machine}.sock`);
   const script = join(import.meta.dirname, "end-process.ts");
-  const running = lab
-    .namespace(machine)
-    .spawn([process.execPath, script, path], {
-      log: `end-${machine}.log`,
-      cwd: join(import.meta.dirname, "../.."),
-    });
+  const running = lab.namespace(machine).spawn([process.execPath, script, path], {
+    log: `end-${machine}.log`,
+    cwd: join(import.meta.dirname, "../.."),
+  });
   const socket = await waitFor(`the tunnel end on ${machine} listens`, async () => {
     if (!running.isRunning()) throw new Error(`it has ended; see ${running.log}`);
     return dial(path);
