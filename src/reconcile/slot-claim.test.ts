@@ -169,3 +169,20 @@ void t.test(
     t.equal(clock.pending, 0, "no timer is left");
   },
 );
+
+void t.test("a release at any moment of a claim or a renewal leaves no Lease behind", async (t) => {
+  for (let turns = 0; turns < 30; turns += 1) {
+    const { clock, open, kube } = world();
+    const claim = open("a");
+    for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
+    await claim.release();
+    t.equal(kube.peekAll(LEASES).length, 0, `a claim after ${turns} turns`);
+    const renewed = open("b");
+    await clock.advance(1);
+    const renewing = clock.advance(10 * MINUTE);
+    for (let turn = 0; turn < turns; turn += 1) await new Promise(setImmediate);
+    await renewed.release();
+    await renewing;
+    t.equal(kube.peekAll(LEASES).length, 0, `a renewal after ${turns} turns`);
+  }
+});

@@ -70,6 +70,8 @@ export class SlotClaim {
   #state: SlotClaimState = { kind: "claiming", problem: null };
   #cancel: Cancel | null = null;
   #failures = 0;
+  /** The call to the API server that runs now; a release waits for it, or a Lease could be left behind. */
+  #working: Promise<void> = Promise.resolve();
 
   /** Does nothing before `start`. */
   constructor(options: SlotClaimOptions) {
@@ -83,7 +85,7 @@ export class SlotClaim {
 
   /** Begins to claim. */
   start(): this {
-    void this.#begin();
+    this.#working = this.#begin();
     return this;
   }
 
@@ -99,10 +101,12 @@ export class SlotClaim {
     this.#cancel?.();
     this.#cancel = null;
     this.#held.reject(new HostError("released", "The slot was released before it was held."));
-    if (before.kind !== "held") return;
+    const ended = this.#working.then(async () => {
+      if (before.kind === "held") await this.#giveBack(before.slot);
+    });
     const { promise, resolve } = Promise.withResolvers<void>();
     const cancel = this.#options.clock.after(RELEASE_MS_MAX, resolve);
-    await Promise.race([promise, this.#giveBack(before.slot)]);
+    await Promise.race([promise, ended]);
     cancel();
   }
 
@@ -132,7 +136,7 @@ export class SlotClaim {
       }
       log.warn({ code: error.code, tunnel: this.#options.tunnel }, `Slot claim: ${error.message}`);
       this.#cancel = clock.after(random.unit() * window, () => {
-        void this.#attempt(work);
+        this.#working = this.#attempt(work);
       });
     }
   }
@@ -209,7 +213,7 @@ export class SlotClaim {
   #renewSoon(delayMs: number): void {
     this.#cancel = this.#options.clock.after(delayMs, () => {
       const state = this.#state;
-      if (state.kind === "held") void this.#attempt(() => this.#renew(state.slot));
+      if (state.kind === "held") this.#working = this.#attempt(() => this.#renew(state.slot));
     });
   }
 
