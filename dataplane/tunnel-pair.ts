@@ -188,6 +188,8 @@ export class TunnelPair {
   static async open(options: PairOptions): Promise<TunnelPair> {
     const pair = new TunnelPair(options.outer);
     try {
+      // A fresh veth may take a second to find its IPv6 neighbour.
+      pair.greet("gateway", OUTER[options.outer].agent);
       for (const side of options.sides ?? (["agent", "gateway"] as const)) {
         await pair.#start(side, side === "agent" ? PORT : (options.gatewayPort ?? 0));
       }
