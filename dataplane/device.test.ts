@@ -103,6 +103,17 @@ t.test("two devices", { skip }, async (t) => {
     t.match(pair.ping("gateway", "10.99.0.2", 1), { received: 1 }, "nothing was half applied");
   });
 
+  t.test("refuse at once what no peer can take, in both families", async (t) => {
+    const pair = await TunnelPair.open({ outer: "ipv4" });
+    t.teardown(() => pair.close());
+    for (const address of ["10.99.0.9", "fd99::9"]) {
+      const dial = ["bash", "-c", `exec 3<>/dev/tcp/${address}/80`];
+      const { status, stderr } = pair.run("gateway", ["timeout", "5", ...dial]);
+      t.equal(status, 1);
+      t.match(stderr, /No route to host/u);
+    }
+  });
+
   t.test("say when the interface was deleted under them", async (t) => {
     const pair = await TunnelPair.open({ outer: "ipv4" });
     t.teardown(() => pair.close());

@@ -247,7 +247,7 @@ export class TunnelPair {
     return address.includes(":") ? `[${address}]:${PORT}` : `${address}:${PORT}`;
   }
 
-  run(side: Side, command: readonly string[]): { status: number | null; stdout: string } {
+  run(side: Side, command: readonly string[]): { status: number | null; stdout: string; stderr: string } {
     const args = [`--net=/run/netns/${this.namespaces[side]}`, ...command];
     return spawnSync("nsenter", args, { encoding: "utf8" });
   }

@@ -32,4 +32,5 @@ pub mod shared;
 pub mod sockets;
 pub mod table;
 mod timers;
+pub mod unreachable;
 mod watched;

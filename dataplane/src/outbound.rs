@@ -2,13 +2,15 @@
 
 use crate::event::Code;
 use crate::inner_flows::Way;
+use crate::merge::PacketSink;
 use crate::noise::{DATA_OVERHEAD, Noise, Sealed};
 use crate::offload::{VNET, VnetHeader, split};
 use crate::peer::Peer;
 use crate::poll::wait_readable;
 use crate::shared::Shared;
+use crate::unreachable::{AnswerBudget, host_unreachable};
 use crate::{ip, mss};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -23,6 +25,7 @@ pub fn run(shared: &Shared) {
     let mut buffers = Buffers {
         scratch: vec![0u8; PACKET_MAX],
         out: vec![0u8; DATAGRAM_MAX + PACKET_MAX + DATA_OVERHEAD],
+        answers: AnswerBudget::default(),
     };
     while !shared.is_stopped.load(SeqCst) {
         match shared.tun.read(&mut packet) {
@@ -47,6 +50,17 @@ pub fn run(shared: &Shared) {
 struct Buffers {
     scratch: Vec<u8>,
     out: Vec<u8>,
+    answers: AnswerBudget,
+}
+
+/// Tells the sender that nobody can take its packet.
+fn refuse(shared: &Shared, packet: &[u8], answers: &mut AnswerBudget) {
+    if let Some(answer) = host_unreachable(packet)
+        && answers.take(shared.now_ms())
+    {
+        let mut tun = &shared.tun;
+        tun.write(&VnetHeader::default(), &[IoSlice::new(&answer)]);
+    }
 }
 
 fn forward(shared: &Shared, bytes: &mut [u8], buffers: &mut Buffers) {
@@ -59,10 +73,12 @@ fn forward(shared: &Shared, bytes: &mut [u8], buffers: &mut Buffers) {
     };
     let table = shared.table.read().clone();
     let Some(peer) = table.routes.find(destination) else {
-        return shared.counters.drop_no_peer.one();
+        shared.counters.drop_no_peer.one();
+        return refuse(shared, packet, &mut buffers.answers);
     };
     if peer.place.lock().endpoint.is_none() {
-        return shared.counters.drop_no_endpoint.one();
+        shared.counters.drop_no_endpoint.one();
+        return refuse(shared, packet, &mut buffers.answers);
     }
     let now_ms = shared.now_ms();
     if shared.is_gateway() {

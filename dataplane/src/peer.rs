@@ -17,6 +17,8 @@ pub struct Place {
     pub endpoint: Option<SocketAddr>,
     /// The local address that the peer talks to, which answers must come from.
     pub local: Option<IpAddr>,
+    /// What a changed configuration gave up: datagrams still under way from there don't bring it back.
+    pub abandoned: Option<SocketAddr>,
 }
 
 /// A peer. Times are milliseconds since the device was opened, 0: never.
@@ -74,6 +76,7 @@ impl Peer {
             configured: new.endpoint,
             endpoint: new.endpoint,
             local: None,
+            abandoned: None,
         };
         Peer {
             key: new.key,
@@ -111,6 +114,9 @@ impl Peer {
     /// Follows the peer to where an authenticated datagram came from; says whether it moved.
     pub fn roam(&self, from: SocketAddr, local: Option<IpAddr>) -> bool {
         let mut place = self.place.lock();
+        if place.abandoned == Some(from) {
+            return false;
+        }
         let moved = place.endpoint != Some(from);
         place.endpoint = Some(from);
         place.local = local;
@@ -125,6 +131,7 @@ impl Peer {
         }
         place.configured = endpoint;
         if endpoint.is_some() {
+            place.abandoned = place.endpoint.filter(|old| Some(*old) != endpoint);
             place.endpoint = endpoint;
             place.local = None;
         }
@@ -153,5 +160,70 @@ impl Peer {
             rtt_us: Some(self.rtt_us.load(Relaxed)).filter(|us| *us != 0),
             path: self.path.load(Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::Identity;
+
+    fn peer(endpoint: Option<&str>) -> Peer {
+        let noise = Identity::new([1; 32]).peer([2; 32], 0x0102);
+        let endpoint = endpoint.map(|e| e.parse().unwrap());
+        Peer::new(NewPeer {
+            key: [2; 32],
+            agent: 1,
+            slot: 2,
+            endpoint,
+            path: 0,
+            noise,
+        })
+    }
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn w11_what_was_learned_survives_the_same_configuration() {
+        let peer = peer(Some("192.0.2.1:1"));
+        assert!(peer.roam(at("192.0.2.2:2"), None));
+        assert!(!peer.roam(at("192.0.2.2:2"), None));
+        assert!(!peer.configure(Some(at("192.0.2.1:1"))));
+        assert_eq!(peer.place.lock().endpoint, Some(at("192.0.2.2:2")));
+    }
+
+    #[test]
+    fn t19_a_new_configuration_wins_over_datagrams_that_are_still_under_way() {
+        let peer = peer(Some("192.0.2.1:1"));
+        assert!(peer.configure(Some(at("[2001:db8::1]:1"))));
+        assert!(!peer.roam(at("192.0.2.1:1"), None));
+        assert_eq!(peer.place.lock().endpoint, Some(at("[2001:db8::1]:1")));
+        assert!(
+            peer.roam(at("192.0.2.9:1"), None),
+            "any other move is followed"
+        );
+        assert!(peer.configure(Some(at("192.0.2.1:1"))));
+        assert_eq!(
+            peer.place.lock().endpoint,
+            Some(at("192.0.2.1:1")),
+            "moved back on purpose"
+        );
+    }
+
+    #[test]
+    fn an_endpoint_that_is_no_longer_configured_stays_as_learned() {
+        let peer = peer(Some("192.0.2.1:1"));
+        assert!(peer.configure(None));
+        assert_eq!(peer.place.lock().endpoint, Some(at("192.0.2.1:1")));
+    }
+
+    #[test]
+    fn w20_the_address_that_was_asked_is_remembered() {
+        let peer = peer(None);
+        let asked = Some("192.0.2.7".parse().unwrap());
+        assert!(peer.roam(at("198.51.100.1:9"), asked));
+        assert_eq!(peer.place.lock().local, asked);
     }
 }

@@ -229,9 +229,15 @@ impl Timers {
             .map(|a| &a.peer)
         {
             let place = *peer.place.lock();
-            let Some(to) = place.endpoint.filter(|to| to.is_ipv6() == is_v6) else {
+            // What was learned may be what died: the configured endpoint is asked too.
+            let learned = place.endpoint.filter(|to| to.is_ipv6() == is_v6);
+            let configured = place.configured.filter(|to| to.is_ipv6() == is_v6);
+            let places = learned
+                .into_iter()
+                .chain(configured.filter(|c| learned != Some(*c)));
+            if learned.or(configured).is_none() {
                 continue;
-            };
+            }
             let has_session = peer.has_session.load(Relaxed);
             let how = if has_session && peer.echoes.load(Relaxed) {
                 How::Echo
@@ -244,8 +250,10 @@ impl Timers {
             else {
                 continue;
             };
-            for socket in &sockets {
-                shared.send_on(socket, &out[..n], None, to, None);
+            for to in places {
+                for socket in &sockets {
+                    shared.send_on(socket, &out[..n], None, to, None);
+                }
             }
         }
     }
