@@ -103,6 +103,21 @@ t.test("two devices", { skip }, async (t) => {
     t.match(pair.ping("gateway", "10.99.0.2", 1), { received: 1 }, "nothing was half applied");
   });
 
+  t.test("T27 find each other again within two seconds when the agent was killed", async (t) => {
+    const pair = await TunnelPair.open({ outer: "ipv4" });
+    t.teardown(() => pair.close());
+    pair.greet("gateway", "10.99.0.2");
+    const pings = pair.startPing("gateway", "10.99.0.2", ["-c", "80", "-i", "0.05"]);
+    await pair.restartAgent();
+    const restarted = performance.now();
+    await pair.agent.event("handshake");
+    t.ok(performance.now() - restarted < 2000, "a new session came by itself");
+    const { received } = await pings.done;
+    t.ok(received > 20, `${received} of 80 pings were answered`);
+    const handshakes = pair.gateway.events.filter((e) => e.kind === "handshake");
+    t.equal(handshakes.length, 2);
+  });
+
   t.test("refuse at once what no peer can take, in both families", async (t) => {
     const pair = await TunnelPair.open({ outer: "ipv4" });
     t.teardown(() => pair.close());

@@ -160,8 +160,8 @@ export interface PairOptions {
  * ```
  */
 export class TunnelPair {
-  readonly gateway: DeviceProcess;
-  readonly agent: DeviceProcess;
+  gateway: DeviceProcess;
+  agent: DeviceProcess;
   readonly keys = { gateway: newKeyPair(), agent: newKeyPair() };
   readonly namespaces: Readonly<Record<Side, string>>;
   readonly #outer: keyof typeof OUTER;
@@ -214,6 +214,13 @@ export class TunnelPair {
     });
     this.configure(side, "xylem0");
     await this[side].set(this.desired(side));
+  }
+
+  /** Kills the agent's process without a word and starts another with the same key. */
+  async restartAgent(): Promise<void> {
+    await this.agent.kill();
+    this.agent = new DeviceProcess(this.namespaces.agent);
+    await this.#start("agent", PORT);
   }
 
   /** Addresses and routes of an inner interface. */
