@@ -8,7 +8,7 @@ import { parsePrivateKey, publicKeyFromBytes } from "#src/model/key.ts";
 import type { Route } from "#src/model/network.ts";
 import type { Parsed } from "#src/model/parsed.ts";
 import { parseSlot } from "#src/model/slot.ts";
-import type { Device, DeviceFactory } from "#src/ports/device.ts";
+import type { Device, DeviceFactory, DeviceOptions } from "#src/ports/device.ts";
 import type { HostDesired } from "./host.ts";
 
 export const INTERFACE = "xylem0";
@@ -115,21 +115,23 @@ export function withAddresses(desired: HostDesired, to: { v4: string; v6: string
 
 /** Opens the device that belongs to one of the two states. */
 export function openDevice(devices: DeviceFactory, kind: "gateway" | "agent"): Promise<Device> {
+  return devices.open(deviceOptions(kind), () => undefined);
+}
+
+/** Who the device of one of the two states is. */
+export function deviceOptions(kind: "gateway" | "agent"): DeviceOptions {
   const isGateway = kind === "gateway";
-  return devices.open(
-    {
-      identity: isGateway
-        ? { kind, slot: must(parseSlot(2)) }
-        : { kind, agentId: must(parseAgentId(4711)) },
-      privateKey: must(parsePrivateKey(new Uint8Array(32).fill(7))),
-      interface: INTERFACE,
-      mtu: 1380,
-      listenPort: isGateway ? 0 : 51_820,
-      paths: isGateway ? 4 : 1,
-      offload: true,
-    },
-    () => undefined,
-  );
+  return {
+    identity: isGateway
+      ? { kind, slot: must(parseSlot(2)) }
+      : { kind, agentId: must(parseAgentId(4711)) },
+    privateKey: must(parsePrivateKey(new Uint8Array(32).fill(7))),
+    interface: INTERFACE,
+    mtu: 1380,
+    listenPort: isGateway ? 0 : 51_820,
+    paths: isGateway ? 4 : 1,
+    offload: true,
+  };
 }
 
 function key(first: number) {

@@ -4,6 +4,7 @@ import type { DeviceDesired, DeviceEvent, DeviceStats } from "#src/model/device.
 import type { FirewallTable, NetworkDesired } from "#src/model/network.ts";
 import type { Device, DeviceFactory, DeviceOptions } from "#src/ports/device.ts";
 import type { Firewall } from "#src/ports/firewall.ts";
+import { isHostError } from "#src/ports/host-error.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Network } from "#src/ports/network.ts";
 import { type HostReport, reconcileDevice, reconcileHost, removeHost } from "./host.ts";
@@ -42,6 +43,8 @@ export class TunnelEnd {
   readonly #onEvent: (event: DeviceEvent) => void;
   #open: { readonly device: Device; readonly options: DeviceOptions } | null = null;
   #hasFailed = false;
+  /** Our interface was another program's at the last try: what hangs on it is then not ours to remove. */
+  #isForeign = false;
   /** What the last full pass reached; null: it failed in part, or there was none. */
   #reached: TunnelEndDesired | null = null;
   /** Counts devices, so that a late event of a closed one is not taken for the open one's. */
@@ -87,9 +90,14 @@ export class TunnelEnd {
     return report;
   }
 
-  /** Takes down the device and removes everything of ours from this machine. Idempotent. */
+  /**
+   * Takes down the device and removes everything of ours from this machine, what a former run left included; but
+   * nothing while another instance has the interface, or a second one would take the first one's tunnel down.
+   * Idempotent.
+   */
   async close(): Promise<void> {
     await this.#closeDevice();
+    if (this.#isForeign) return;
     await removeHost({ network: this.#ports.network, firewall: this.#ports.firewall });
   }
 
@@ -100,15 +108,26 @@ export class TunnelEnd {
     await this.#closeDevice();
     this.#generation += 1;
     const generation = this.#generation;
-    const device = await this.#ports.devices.open(options, (event) => {
-      if (generation === this.#generation) this.#hear(event);
-    });
+    const device = await this.#openDevice(options, generation);
     this.#open = { device, options };
     this.#ports.log.info(
       { interface: options.interface, identity: options.identity },
       "device opened",
     );
     return device;
+  }
+
+  async #openDevice(options: DeviceOptions, generation: number): Promise<Device> {
+    try {
+      const device = await this.#ports.devices.open(options, (event) => {
+        if (generation === this.#generation) this.#hear(event);
+      });
+      this.#isForeign = false;
+      return device;
+    } catch (error) {
+      this.#isForeign = isHostError(error) && error.code === "interface-in-use";
+      throw error;
+    }
   }
 
   #hear(event: DeviceEvent): void {
