@@ -1,0 +1,280 @@
+/** What goes wrong around a tunnel on real Kubernetes: a locking webhook, bad input, lacking machines, strangers. */
+
+import { randomBytes } from "node:crypto";
+import t, { type Test } from "tap";
+import { skipUnlessRoot } from "#netsim/lab/tunnel-test.ts";
+import { waitFor } from "#netsim/lab/wait.ts";
+import type { ProductProgram } from "./product.ts";
+import { findSecrets, gatherSecrets, readLogsAndArguments, type Secret } from "./secret-search.ts";
+import { wantLackSentences, wantPortSentence, wantSecondInstanceHarmless } from "./trouble-host.ts";
+import { wantKubeconfigSentences } from "./trouble-kubeconfig.ts";
+import { wantRefusedTunnels, wantLastGoodKept, wantDuplicateRefused } from "./trouble-tunnel.ts";
+import { execIn, type TunnelCluster, withTunnelCluster } from "./tunnel-cluster.ts";
+import { asList, catchAllWebhook, guardedNamespace, webhookRefusal } from "./workloads.ts";
+
+void t.test("trouble around a tunnel", { skip: skipUnlessRoot, timeout: 400_000 }, (t) =>
+  withTunnelCluster(
+    t,
+    "trouble",
+    async (site) => {
+      await site.product.start();
+      const secrets = [...(await gatherSecrets(site.cluster))];
+      await t.test("S3 a webhook that refuses every write locks nobody out", (t) =>
+        webhookLocksNothing(t, site),
+      );
+      await t.test("T30 an agent's token writes its own node's TunnelAgent and no other", (t) =>
+        strangersAreRefused(t, site),
+      );
+      await t.test("a bad Tunnel is refused with the field and the fix", (t) =>
+        wantRefusedTunnels(t, site),
+      );
+      await t.test("a Tunnel that turns bad keeps working as it was, and says why", (t) =>
+        wantLastGoodKept(t, site),
+      );
+      await t.test("a duplicate transit address is refused", (t) => wantDuplicateRefused(t, site));
+      await t.test("a wrong kubeconfig is a sentence, and a right one is enough", (t) =>
+        wantKubeconfigSentences(t, site),
+      );
+      await t.test("W26 of two claims of an agent id the older stands", (t) =>
+        olderClaimStands(t, site),
+      );
+      await t.test("a second agent on a node harms nobody", (t) =>
+        wantSecondInstanceHarmless(t, site),
+      );
+      await t.test("W27 a node made anew with another key works, and its old peer is gone", (t) =>
+        newKeyWorks(t, site, secrets),
+      );
+      await t.test("a taken UDP port is a sentence that names its holder", (t) =>
+        wantPortSentence(t, site),
+      );
+      await t.test(
+        "a machine that lacks something is a sentence, and nothing is half applied",
+        (t) => wantLackSentences(t, site),
+      );
+      await t.test(
+        "S4 no key and no token is in a log, a status, a metric or a command line",
+        (t) => nothingLeaks(t, site, secrets),
+      );
+    },
+    { logLevel: "debug" },
+  ),
+);
+
+const ourObjects = async ({ cluster }: TunnelCluster): Promise<string> => {
+  const path = "jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}";
+  const what = ["get", "tunnelagents,tunnelgateways", "-n", "kube-system", "-o", path];
+  return (await cluster.shoot.kubectl.run(what)).stdout;
+};
+
+const configMap = (labels: Readonly<Record<string, string>>): string => {
+  const metadata = { generateName: "trouble-", namespace: guardedNamespace, labels };
+  return JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata });
+};
+
+const webhookLocksNothing = async (t: Test, site: TunnelCluster): Promise<void> => {
+  const { cluster, product } = site;
+  const { kubectl } = cluster.shoot;
+  const before = await ourObjects(site);
+  await kubectl.run(["create", "-f", "-"], { input: asList(catchAllWebhook(cluster.shoot.keys)) });
+  await Promise.all(product.all.map((program) => program.stop("SIGKILL")));
+  await cluster.shoot.restartApiServer();
+  const write = (labels: Readonly<Record<string, string>>) =>
+    kubectl.run(["create", "-f", "-"], { input: configMap(labels), check: false });
+  const locked = await waitFor("the webhook locks the cluster", async () => {
+    const { stderr } = await write({});
+    return stderr.includes("failed calling webhook") ? stderr : null;
+  });
+  t.match(locked, /all\.example\.com/, "nothing can be written while there is no tunnel");
+  const startMs = performance.now();
+  await product.start();
+  t.pass(`ready after ${(performance.now() - startMs).toFixed(0)} ms`);
+  const { stdout } = await waitFor(
+    "the webhook's pod lets a write in",
+    async () => {
+      const result = await write({});
+      if (result.code !== 0) throw new Error(result.stderr);
+      return result;
+    },
+    { timeoutMs: 15_000 },
+  );
+  t.match(stdout, /created/);
+  t.match((await write({ deny: "yes" })).stderr, webhookRefusal, "and keeps another one out");
+  t.equal(await ourObjects(site), before, "nothing of ours was written in the shoot");
+  await kubectl.run(["delete", "validatingwebhookconfiguration", "catch-all"]);
+};
+
+const strangersAreRefused = async (t: Test, site: TunnelCluster): Promise<void> => {
+  const { shoot } = site.cluster;
+  const before = await ourObjects(site);
+  const unbound = await shoot.kubectl.run(["create", "token", "xylem-agent", "-n", "kube-system"]);
+  const anyone = await shoot.kubectl.run(["create", "token", "default", "-n", "default"]);
+  const kubeconfigOf = (name: string, token: string): Promise<string> =>
+    shoot.keys.kubeconfig({
+      name,
+      server: shoot.servers.private,
+      user: { kind: "token", token: token.trim() },
+    });
+  const [agentless, stranger] = await Promise.all([
+    kubeconfigOf("agent-without-node", unbound.stdout),
+    kubeconfigOf("stranger", anyone.stdout),
+  ]);
+  const patch = (kubeconfig: string, node: string, change: object) =>
+    shoot.kubectl.run(
+      [
+        ...["--kubeconfig", kubeconfig, "--server", shoot.servers.private],
+        ...["patch", "tunnelagent", node, "-n", "kube-system", "--type=merge"],
+        ...["-p", JSON.stringify(change)],
+      ],
+      { check: false },
+    );
+  const newKey = { spec: { publicKey: randomBytes(32).toString("base64") } };
+  const node1 = shoot.keys.file("xylem-agent-node1.conf");
+  const refusals = [
+    {
+      name: "another node's",
+      result: await patch(node1, "node2", newKey),
+      want: /the agent of node node1 may not write TunnelAgent node2/,
+    },
+    {
+      name: "without a node",
+      result: await patch(agentless, "node1", newKey),
+      want: /the token names no node: agents need a service account token that is bound/,
+    },
+    {
+      name: "any pod's token",
+      result: await patch(stranger, "node1", newKey),
+      want: /system:serviceaccount:default:default" cannot (get|patch) resource "tunnelagents"/,
+    },
+    {
+      name: "another owner",
+      result: await patch(node1, "node1", {
+        metadata: {
+          ownerReferences: [{ apiVersion: "v1", kind: "Node", name: "node2", uid: "1" }],
+        },
+      }),
+      want: /a TunnelAgent is owned by its own Node and nothing else/,
+    },
+  ];
+  for (const { name, result, want } of refusals) {
+    t.not(result.code, 0, `${name}: refused`);
+    t.match(result.stderr, want, name);
+  }
+  t.equal(await ourObjects(site), before, "nothing was written");
+};
+
+const agentOf = ({ product }: TunnelCluster, node: string): ProductProgram => {
+  const agent = product.agents.get(node);
+  if (agent === undefined) throw new Error(`there is no agent on ${node}`);
+  return agent;
+};
+
+/** Makes a TunnelAgent of a node that does not exist, as an administrator could. */
+const claimAs = async (site: TunnelCluster, name: string, agentId: number): Promise<void> => {
+  const object = {
+    apiVersion: "xylem.dev/v1alpha1",
+    kind: "TunnelAgent",
+    metadata: { namespace: "kube-system", name },
+    spec: { publicKey: randomBytes(32).toString("base64"), agentId, port: 51_820 },
+  };
+  await site.cluster.shoot.kubectl.run(["create", "-f", "-"], { input: JSON.stringify(object) });
+};
+
+const unclaim = async (site: TunnelCluster, name: string): Promise<void> => {
+  await site.cluster.shoot.kubectl.run(["delete", "tunnelagent", name, "-n", "kube-system"]);
+};
+
+const olderClaimStands = async (t: Test, site: TunnelCluster): Promise<void> => {
+  const { cluster, product } = site;
+  const gateway = product.gateways.apiserver;
+  const messages = async (): Promise<string> =>
+    ((await gateway.status())?.findings ?? []).map(({ message }) => message).join("\n");
+  const id = (await agentOf(site, "node1").status())?.agentId ?? 0;
+  await claimAs(site, "ghost", id);
+  const said = await waitFor("the gateway reports the second claim", async () => {
+    const text = await messages();
+    return text.includes("TunnelAgent ghost") ? text : null;
+  });
+  t.match(said, `TunnelAgent ghost claims agent id ${id}, which the older TunnelAgent node1 holds`);
+  t.ok((await execIn(cluster, "node1")) > 0, "the older claim's node works");
+  await unclaim(site, "ghost");
+  await waitFor(
+    "the report goes with its object",
+    async () => !(await messages()).includes("ghost"),
+  );
+
+  const agent = agentOf(site, "node3");
+  const theirs = (await agent.status())?.agentId ?? 0;
+  await agent.stop();
+  await unclaim(site, "node3");
+  await claimAs(site, "elder", theirs);
+  agent.start();
+  await agent.ready();
+  const now = (await agent.status())?.agentId;
+  t.not(now, theirs, `the younger claim took another id: ${now} instead of ${theirs}`);
+  await waitFor(
+    "the node works under its new id",
+    async () => (await execIn(cluster, "node3")) > 0,
+  );
+  await unclaim(site, "elder");
+};
+
+const newKeyWorks = async (t: Test, site: TunnelCluster, secrets: Secret[]): Promise<void> => {
+  const { cluster, product } = site;
+  const node = "node2";
+  const gateways = Object.values(product.gateways);
+  const pids = gateways.map((gateway) => gateway.pid());
+  const keyOf = async (gateway: ProductProgram): Promise<string | undefined> => {
+    const nodes = Object.entries((await gateway.status())?.nodes ?? {});
+    return nodes.find(([, name]) => name === node)?.[0];
+  };
+  const peersOf = async (gateway: ProductProgram): Promise<readonly string[]> =>
+    (await gateway.status())?.device?.peers.map(({ publicKey }) => publicKey) ?? [];
+  const [gateway] = gateways;
+  if (gateway === undefined) throw new Error("there is no gateway");
+  const old = await keyOf(gateway);
+  const agent = agentOf(site, node);
+  await agent.stop();
+  await cluster.machine(node).run(["rm", "/var/lib/xylem/agent.key"]);
+  agent.start();
+  await agent.ready();
+  for (const each of gateways) {
+    const peers = await waitFor(`${each.name} has the new peer and not the old one`, async () => {
+      const [key, peers] = await Promise.all([keyOf(each), peersOf(each)]);
+      const isNew = key !== undefined && key !== old && peers.includes(key);
+      return isNew && !peers.includes(old ?? "") ? peers : null;
+    });
+    t.equal(peers.length, cluster.site.nodes.length, `${each.name} has one peer a node`);
+  }
+  await waitFor("exec works", async () => (await execIn(cluster, node)) > 0);
+  t.same(
+    gateways.map((each) => each.pid()),
+    pids,
+    "no gateway was restarted",
+  );
+  secrets.push(...(await gatherSecrets(cluster)));
+};
+
+const nothingLeaks = async (
+  t: Test,
+  site: TunnelCluster,
+  secrets: readonly Secret[],
+): Promise<void> => {
+  const { cluster, product } = site;
+  const spoken = await Promise.all(
+    product.all.flatMap((program) => [
+      program.status().then((status) => ({
+        name: `${program.name}'s status`,
+        text: JSON.stringify(status),
+      })),
+      program.metric("").then((text) => ({ name: `${program.name}'s metrics`, text })),
+    ]),
+  );
+  const places = [...spoken, ...(await readLogsAndArguments(cluster))];
+  const bytes = places.reduce((sum, { text }) => sum + text.length, 0);
+  t.ok(secrets.length > 80, `${secrets.length} secrets are looked for`);
+  t.ok(bytes > 100_000, `in ${places.length} places of ${bytes} bytes`);
+  const [first] = secrets;
+  const decoy = { name: "decoy", text: `key=${first?.texts[0]}=` };
+  t.ok(findSecrets(secrets, [decoy]).length > 0, "the search finds what is there");
+  t.same(findSecrets(secrets, places), []);
+};
