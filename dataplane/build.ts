@@ -23,7 +23,12 @@ const cache = join(process.env["XYLEM_CACHE"] ?? join(homedir(), ".cache", "xyle
 const sources = (): string[] => {
   const files = readdirSync(join(room, "src"), { recursive: true, encoding: "utf8" });
   const rust = files.filter((name) => name.endsWith(".rs") && !name.endsWith("_test.rs"));
-  return ["Cargo.toml", "Cargo.lock", "build.rs", ...rust.map((name) => join("src", name))].toSorted();
+  return [
+    "Cargo.toml",
+    "Cargo.lock",
+    "build.rs",
+    ...rust.map((name) => join("src", name)),
+  ].toSorted();
 };
 
 const fail = (message: string): never => {

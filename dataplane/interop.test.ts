@@ -110,7 +110,8 @@ const open = async (begins: "gateway" | "agent", outer: "ipv4" | "ipv6") => {
   });
   pair.configure("agent", link);
   const desired = pair.desired("gateway");
-  const peers = begins === "agent" ? desired.peers.map((p) => ({ ...p, endpoint: null })) : desired.peers;
+  const peers =
+    begins === "agent" ? desired.peers.map((p) => ({ ...p, endpoint: null })) : desired.peers;
   await pair.gateway.set({ ...desired, peers });
   const close = async (): Promise<void> => {
     await foreign.stop();

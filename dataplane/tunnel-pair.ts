@@ -3,7 +3,13 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { fileURLToPath } from "node:url";
-import type { NativeDesired, NativeEvent, NativeOptions, NativeReport, NativeStats } from "./index.js";
+import type {
+  NativeDesired,
+  NativeEvent,
+  NativeOptions,
+  NativeReport,
+  NativeStats,
+} from "./index.js";
 
 export type Side = "gateway" | "agent";
 
@@ -39,11 +45,9 @@ export class DeviceProcess {
   #watchers = new Set<() => void>();
 
   constructor(namespace: string) {
-    this.child = spawn(
-      "nsenter",
-      [`--net=/run/netns/${namespace}`, process.execPath, program],
-      { stdio: ["ignore", "inherit", "inherit", "ipc"] },
-    );
+    this.child = spawn("nsenter", [`--net=/run/netns/${namespace}`, process.execPath, program], {
+      stdio: ["ignore", "inherit", "inherit", "ipc"],
+    });
     this.child.on("message", (answer: Answer) => this.#take(answer));
   }
 
@@ -172,14 +176,28 @@ export class TunnelPair {
     this.namespaces = { gateway: `xdg-${tag}`, agent: `xda-${tag}` };
     const { gateway, agent } = this.namespaces;
     for (const name of [gateway, agent]) sh(["ip", "netns", "add", name]);
-    sh(["ip", "-n", gateway, "link", "add", "veth0", "type", "veth", "peer", "veth0", "netns", agent]);
+    sh([
+      "ip",
+      "-n",
+      gateway,
+      "link",
+      "add",
+      "veth0",
+      "type",
+      "veth",
+      "peer",
+      "veth0",
+      "netns",
+      agent,
+    ]);
     for (const side of ["gateway", "agent"] as const) {
       for (const at of [OUTER.ipv4, OUTER.ipv6]) {
         const address = `${at[side]}/${at.length}`;
         const nodad = address.includes(":") ? ["nodad"] : [];
         sh(["ip", "-n", this.namespaces[side], "addr", "add", address, "dev", "veth0", ...nodad]);
       }
-      for (const link of ["lo", "veth0"]) sh(["ip", "-n", this.namespaces[side], "link", "set", link, "up"]);
+      for (const link of ["lo", "veth0"])
+        sh(["ip", "-n", this.namespaces[side], "link", "set", link, "up"]);
     }
     this.gateway = new DeviceProcess(gateway);
     this.agent = new DeviceProcess(agent);
@@ -254,13 +272,18 @@ export class TunnelPair {
     return address.includes(":") ? `[${address}]:${PORT}` : `${address}:${PORT}`;
   }
 
-  run(side: Side, command: readonly string[]): { status: number | null; stdout: string; stderr: string } {
+  run(
+    side: Side,
+    command: readonly string[],
+  ): { status: number | null; stdout: string; stderr: string } {
     const args = [`--net=/run/netns/${this.namespaces[side]}`, ...command];
     return spawnSync("nsenter", args, { encoding: "utf8" });
   }
 
   ping(side: Side, to: string, count: number): PingResult {
-    return pingResult(this.run(side, ["busybox", "ping", "-c", `${count}`, "-i", "0.05", "-W", "2", to]).stdout);
+    return pingResult(
+      this.run(side, ["busybox", "ping", "-c", `${count}`, "-i", "0.05", "-W", "2", to]).stdout,
+    );
   }
 
   /** Pings until one is answered: the kernel may need a second to find its neighbour. */
@@ -269,12 +292,25 @@ export class TunnelPair {
     throw new Error(`${to} does not answer the ${side}`);
   }
 
-  startPing(side: Side, to: string, args: readonly string[]): { isDone(): boolean; done: Promise<PingResult> } {
-    const command = [`--net=/run/netns/${this.namespaces[side]}`, "busybox", "ping", "-q", ...args, to];
+  startPing(
+    side: Side,
+    to: string,
+    args: readonly string[],
+  ): { isDone(): boolean; done: Promise<PingResult> } {
+    const command = [
+      `--net=/run/netns/${this.namespaces[side]}`,
+      "busybox",
+      "ping",
+      "-q",
+      ...args,
+      to,
+    ];
     const child = spawn("nsenter", command, { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
-    const done = new Promise<PingResult>((resolve) => child.once("close", () => resolve(pingResult(output))));
+    const done = new Promise<PingResult>((resolve) =>
+      child.once("close", () => resolve(pingResult(output))),
+    );
     return { isDone: () => child.exitCode !== null, done };
   }
 

@@ -22,6 +22,7 @@ mod napi;
 #[cfg(feature = "node")]
 mod napi_shapes;
 mod outbound;
+pub mod path_effects;
 pub mod path_limits;
 pub mod paths;
 pub mod peer;

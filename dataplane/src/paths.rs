@@ -9,13 +9,10 @@
 //!                                              +-+ fresh candidates every 200 ms, 1 s after 5 s
 //! ```
 
+pub use crate::path_effects::{Effect, How, PeerId, Seen, SocketId};
+use crate::path_effects::{is_waiting, witnesses};
 use crate::path_limits::{INITIATE_MS, LOST_MS, PROBE_MS, SILENT_MS, SUSPECT_MS, limits};
 use std::collections::HashMap;
-
-/// A peer by the 24 bits of its indices.
-pub type PeerId = u32;
-/// A socket by a number that is never used twice.
-pub type SocketId = u64;
 
 /// Peers that others are judged by are probed this often at most.
 const WITNESS_MS: u64 = 300;
@@ -31,65 +28,7 @@ const FAST_FOR_MS: u64 = 5_000;
 const HUNTERS: usize = 8;
 /// How long a socket that was replaced still listens.
 const DRAIN_MS: u64 = 5_000;
-/// Only what was sent within this time keeps probing and hunting alive.
-const TRAFFIC_MS: u64 = 10_000;
 const BACKOFF_MAX_MS: u64 = 5_000;
-
-/// What is known of one active peer now. Times in milliseconds, 0: never.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen {
-    pub peer: PeerId,
-    pub path: usize,
-    pub is_v6: bool,
-    pub has_session: bool,
-    /// Whether it ever answered a probe.
-    pub echoes: bool,
-    /// Since when data waits for an answer; 0: nothing waits.
-    pub waiting_ms: u64,
-    /// When something that deserves an answer was sent last.
-    pub asked_ms: u64,
-    pub heard_ms: u64,
-}
-
-/// How to ask whether a peer is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    Echo,
-    Initiate,
-}
-
-/// What the engine must do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Ask on the peer's own path.
-    Probe {
-        peer: PeerId,
-        how: How,
-    },
-    /// Open sockets, tell each to `candidate`, and send one same probe of each peer on all of them.
-    Hunt {
-        path: usize,
-        is_v6: bool,
-        count: usize,
-        peers: Vec<PeerId>,
-    },
-    /// This candidate is the path's socket from now on.
-    Adopt {
-        path: usize,
-        socket: SocketId,
-        is_v6: bool,
-    },
-    Close {
-        socket: SocketId,
-    },
-    Unanswered {
-        peer: PeerId,
-        for_ms: u64,
-    },
-    Answered {
-        peer: PeerId,
-    },
-}
 
 #[derive(Default)]
 struct Path {
@@ -124,10 +63,6 @@ pub struct Paths {
     paths: Vec<Path>,
     watches: HashMap<PeerId, Watch>,
     draining: Vec<(SocketId, u64)>,
-}
-
-fn is_waiting(seen: &Seen, now_ms: u64) -> bool {
-    seen.waiting_ms != 0 && now_ms.saturating_sub(seen.asked_ms) < TRAFFIC_MS
 }
 
 impl Paths {
@@ -209,11 +144,16 @@ impl Paths {
         let mut effects = Vec::new();
         self.close_old(&mut effects, now_ms);
         let waiting: Vec<&Seen> = seen.iter().filter(|s| is_waiting(s, now_ms)).collect();
+        let lively = if waiting.is_empty() {
+            Vec::new()
+        } else {
+            witnesses(seen, now_ms)
+        };
         for peer in &waiting {
-            self.probe(peer, seen, &mut effects, now_ms);
+            self.probe(peer, &lively, &mut effects, now_ms);
         }
         for path in 0..self.paths.len() {
-            self.hunt(path, &waiting, seen, &mut effects, now_ms);
+            self.hunt(path, &waiting, &lively, &mut effects, now_ms);
         }
         let deadline = self.deadline(&waiting, now_ms);
         (effects, deadline)
@@ -239,7 +179,7 @@ impl Paths {
     }
 
     /// Probes one waiting peer and those that its path is judged by, and reports its silence.
-    fn probe(&mut self, peer: &Seen, all: &[Seen], effects: &mut Vec<Effect>, now_ms: u64) {
+    fn probe(&mut self, peer: &Seen, lively: &[&Seen], effects: &mut Vec<Effect>, now_ms: u64) {
         let age = now_ms.saturating_sub(peer.waiting_ms);
         if age < PROBE_MS {
             return;
@@ -277,7 +217,8 @@ impl Paths {
                 for_ms: age,
             });
         }
-        for witness in witnesses(all, now_ms)
+        for witness in lively
+            .iter()
             .filter(|w| w.path == peer.path)
             .take(WITNESSES)
         {
@@ -296,7 +237,7 @@ impl Paths {
         &mut self,
         index: usize,
         waiting: &[&Seen],
-        all: &[Seen],
+        lively: &[&Seen],
         effects: &mut Vec<Effect>,
         now_ms: u64,
     ) {
@@ -345,7 +286,9 @@ impl Paths {
             .filter(same)
             .take(HUNTERS)
             .map(|s| s.peer);
-        let others = witnesses(all, now_ms)
+        let others = lively
+            .iter()
+            .copied()
             .filter(same)
             .take(WITNESSES)
             .map(|s| s.peer);
@@ -386,16 +329,6 @@ impl Paths {
             .chain(drains)
             .min()
     }
-}
-
-/// Peers that should answer a probe: heard most recently first.
-fn witnesses(all: &[Seen], now_ms: u64) -> impl Iterator<Item = &Seen> {
-    let mut found: Vec<&Seen> = all
-        .iter()
-        .filter(|s| s.has_session && s.echoes && s.heard_ms != 0 && !is_waiting(s, now_ms))
-        .collect();
-    found.sort_by_key(|s| std::cmp::Reverse(s.heard_ms));
-    found.into_iter()
 }
 
 #[cfg(test)]

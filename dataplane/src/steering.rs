@@ -128,17 +128,20 @@ pub struct Steering {
     own_mac1: Mac1Key,
     targets: HashMap<AgentId, Target>,
     addresses: HashSet<IpAddr>,
+    endpoints: HashSet<SocketAddr>,
 }
 
 impl Steering {
     /// Steering as seen by agent `own`; without targets everything is `Mine`.
     pub fn new(own: AgentId, own_key: &Key, targets: HashMap<AgentId, Target>) -> Steering {
-        let addresses = targets.values().map(|t| t.endpoint.ip()).collect();
+        let endpoints: HashSet<SocketAddr> = targets.values().map(|t| t.endpoint).collect();
+        let addresses = endpoints.iter().map(SocketAddr::ip).collect();
         Steering {
             own,
             own_mac1: Mac1Key::new(own_key),
             targets,
             addresses,
+            endpoints,
         }
     }
 
@@ -154,8 +157,7 @@ impl Steering {
 
     /// Whether `address` is a known agent's endpoint: only those may answer on a flow.
     pub fn is_target(&self, address: SocketAddr) -> bool {
-        self.addresses.contains(&address.ip())
-            && self.targets.values().any(|t| t.endpoint == address)
+        self.endpoints.contains(&address)
     }
 
     /// Whether a datagram from this address was passed on already, or is an agent's own.
