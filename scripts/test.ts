@@ -7,6 +7,7 @@
 import { spawn } from "node:child_process";
 import { globSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { removeLeftovers } from "#netsim/lab/lab.ts";
 import { countCargo, countTap, type TestCounts } from "./test-report.ts";
 
 type Layer = "unit" | "dataplane" | "lab";
@@ -160,6 +161,9 @@ const main = async (): Promise<number> => {
       (values.layer === undefined || values.layer.includes(job.layer)) &&
       (positionals.length === 0 || positionals.some((part) => job.name.includes(part))),
   );
+  const rest = wanted.filter((job) => job.layer !== "unit");
+  const removed = rest.length > 0 ? await removeLeftovers() : [];
+  if (removed.length > 0) console.log(`removed what killed runs had left: ${removed.join(", ")}`);
   const outcomes = [
     ...(await runAll(
       wanted.filter((job) => job.layer === "unit"),

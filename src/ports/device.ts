@@ -42,7 +42,11 @@ export interface DeviceSetReport {
   readonly peersRemoved: number;
   readonly steeringChanged: number;
   /** A prefix wanted by two peers: the first owner kept it. */
-  readonly conflicts: readonly { readonly allowedIp: string; readonly kept: string; readonly refused: string }[];
+  readonly conflicts: readonly {
+    readonly allowedIp: string;
+    readonly kept: string;
+    readonly refused: string;
+  }[];
 }
 
 export interface Device {
