@@ -1,9 +1,12 @@
 /** Two devices in two fresh network namespaces: pings both ways, roaming, and what is left after a stop. Needs root. */
 
 import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import t from "tap";
+import { TRANSFER_PORT } from "./transfer-process.ts";
 import { TunnelPair } from "./tunnel-pair.ts";
 
+const program = fileURLToPath(new URL("transfer-process.ts", import.meta.url));
 const isRoot = process.getuid?.() === 0;
 const hasTun = spawnSync("test", ["-c", "/dev/net/tun"]).status === 0;
 const skip = isRoot && hasTun ? false : "needs root and /dev/net/tun";
@@ -102,6 +105,27 @@ t.test("two devices", { skip }, async (t) => {
     await t.rejects(pair.gateway.set({ ...desired, peers: [peer, peer] }), { code: "bad-config" });
     t.match(pair.ping("gateway", "10.99.0.2", 1), { received: 1 }, "nothing was half applied");
   });
+
+  for (const offload of [true, false]) {
+    t.test(`carry 20 MB unharmed both ways, offloads ${offload ? "on" : "off"}`, async (t) => {
+      const pair = await TunnelPair.open({ outer: "ipv4", offload });
+      t.teardown(() => pair.close());
+      pair.greet("gateway", "10.99.0.2");
+      const routes = [
+        { from: "gateway", to: "agent", address: "10.99.0.2" },
+        { from: "agent", to: "gateway", address: "fd99::1" },
+      ] as const;
+      for (const { from, to, address } of routes) {
+        const arrived = pair.start(to, [program, "receive"]);
+        await pair.waitForListener(to, TRANSFER_PORT);
+        const sent = await pair.start(from, [program, "send", address, "20000000"]);
+        t.match(sent, /^[0-9a-f]{64}$/mu);
+        t.equal(await arrived, sent, `from the ${from} to ${address}`);
+      }
+      const { offloads } = await pair.gateway.stats();
+      t.strictSame(offloads, { tun: offload, udpSend: offload, udpReceive: offload });
+    });
+  }
 
   t.test("T27 find each other again within two seconds when the agent was killed", async (t) => {
     const pair = await TunnelPair.open({ outer: "ipv4" });

@@ -2,6 +2,7 @@
 
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { setTimeout as after } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type {
   NativeDesired,
@@ -152,6 +153,8 @@ export interface PairOptions {
   readonly outer: keyof typeof OUTER;
   /** Where our devices run, both when left out; something else may run on the other. */
   readonly sides?: readonly Side[];
+  /** True when left out. */
+  readonly offload?: boolean;
   /** The gateway's UDP port; any when left out. */
   readonly gatewayPort?: number;
 }
@@ -169,10 +172,12 @@ export class TunnelPair {
   readonly keys = { gateway: newKeyPair(), agent: newKeyPair() };
   readonly namespaces: Readonly<Record<Side, string>>;
   readonly #outer: keyof typeof OUTER;
+  readonly #offload: boolean;
 
-  private constructor(outer: keyof typeof OUTER) {
+  private constructor({ outer, offload = true }: PairOptions) {
     const tag = randomBytes(3).toString("hex");
     this.#outer = outer;
+    this.#offload = offload;
     this.namespaces = { gateway: `xdg-${tag}`, agent: `xda-${tag}` };
     const { gateway, agent } = this.namespaces;
     for (const name of [gateway, agent]) sh(["ip", "netns", "add", name]);
@@ -204,7 +209,7 @@ export class TunnelPair {
   }
 
   static async open(options: PairOptions): Promise<TunnelPair> {
-    const pair = new TunnelPair(options.outer);
+    const pair = new TunnelPair(options);
     try {
       // A fresh veth may take a second to find its IPv6 neighbour.
       pair.greet("gateway", OUTER[options.outer].agent);
@@ -228,7 +233,7 @@ export class TunnelPair {
       mtu: 1380,
       listenPort,
       paths: side === "agent" ? 1 : 3,
-      offload: true,
+      offload: this.#offload,
     });
     this.configure(side, "xylem0");
     await this[side].set(this.desired(side));
@@ -278,6 +283,26 @@ export class TunnelPair {
   ): { status: number | null; stdout: string; stderr: string } {
     const args = [`--net=/run/netns/${this.namespaces[side]}`, ...command];
     return spawnSync("nsenter", args, { encoding: "utf8" });
+  }
+
+  /** Runs a Node program on one side; resolves with what it printed. */
+  async start(side: Side, program: readonly string[]): Promise<string> {
+    const netns = `--net=/run/netns/${this.namespaces[side]}`;
+    const args = [netns, "timeout", "30", process.execPath, ...program];
+    const child = spawn("nsenter", args, { stdio: ["ignore", "pipe", "inherit"] });
+    let output = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
+    await new Promise((resolve) => child.once("close", resolve));
+    return output;
+  }
+
+  /** Waits until a TCP port is listened on. */
+  async waitForListener(side: Side, port: number): Promise<void> {
+    for (let tries = 0; tries < 200; tries += 1) {
+      if (this.run(side, ["ss", "-Hltn", `sport = :${port}`]).stdout !== "") return;
+      await after(20);
+    }
+    throw new Error(`nobody listens on port ${port} of the ${side}`);
   }
 
   ping(side: Side, to: string, count: number): PingResult {
