@@ -50,6 +50,10 @@ export class DeviceProcess {
       stdio: ["ignore", "inherit", "inherit", "ipc"],
     });
     this.child.on("message", (answer: Answer) => this.#take(answer));
+    this.child.once("exit", () => {
+      const error = { message: "the device's process ended" };
+      for (const id of this.#waiting.keys()) this.#take({ id, error });
+    });
   }
 
   #take(answer: Answer): void {
@@ -66,7 +70,9 @@ export class DeviceProcess {
   async #call(method: string, argument: unknown): Promise<unknown> {
     const id = this.#next++;
     const answered = new Promise<Answer>((resolve) => this.#waiting.set(id, resolve));
-    this.child.send({ id, method, argument });
+    this.child.send({ id, method, argument }, (error) => {
+      if (error !== null) this.#take({ id, error: { message: error.message } });
+    });
     const { value, error } = await answered;
     if (error !== undefined) throw Object.assign(new Error(error.message), { code: error.code });
     return value;
