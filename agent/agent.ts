@@ -62,7 +62,7 @@ export class Agent {
       agentId: this.#agentId,
       publicKey: this.#parts.publicKey,
       problem: this.problem(),
-      findings: this.#findings,
+      findings: [...this.#parts.cluster.stale(), ...this.#findings],
       device: this.stats(),
     };
   }

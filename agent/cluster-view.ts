@@ -4,8 +4,9 @@ import { parseNode } from "#src/codec/node-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { parseTunnelGateways } from "#src/codec/tunnel-gateways-codec.ts";
 import { pruneNode } from "#src/host/kube/object-store.ts";
-import { Readings, whatIsMissing } from "#src/host/kube/readings.ts";
+import { Readings, whatIsMissing, whatIsStale } from "#src/host/kube/readings.ts";
 import { NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
+import type { Finding } from "#src/model/finding.ts";
 import { type Parsed, problem } from "#src/model/parsed.ts";
 import type { AgentClaim, NodeFacts, TunnelGateways } from "#src/model/tunnel.ts";
 import type { Kube, Reflector } from "#src/ports/kube.ts";
@@ -44,6 +45,11 @@ export class ClusterView {
   /** Null once everything was listed; else the sentence that says what is missing. */
   missing(): string | null {
     return whatIsMissing("the API server", [this.#nodes, this.#claims, this.#gateways]);
+  }
+
+  /** Says when the API server can't be heard any more. */
+  stale(): readonly Finding[] {
+    return whatIsStale("the API server", [this.#nodes, this.#claims, this.#gateways]);
   }
 
   gateways(): Parsed<TunnelGateways> {

@@ -90,7 +90,7 @@ export class Gateway {
   }
 
   status(): GatewayStatus {
-    const { config, shoot } = this.#parts;
+    const { config, shoot, tunnels } = this.#parts;
     return {
       tunnel: `${config.namespace}/${config.tunnel}`,
       slot: this.#identity?.slot ?? null,
@@ -98,7 +98,7 @@ export class Gateway {
       relay: this.#relay.relay,
       standby: this.#relay.standby,
       problem: this.problem(),
-      findings: this.#plan?.findings ?? [],
+      findings: [...tunnels.stale(), ...shoot.stale(), ...(this.#plan?.findings ?? [])],
       nodes: Object.fromEntries(shoot.claims.values.map((claim) => [claim.publicKey, claim.node])),
       device: this.stats(),
     };

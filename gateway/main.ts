@@ -21,6 +21,9 @@ import { TunnelView } from "./tunnel-view.ts";
 const config = readGatewayConfig(process.argv.slice(2), version);
 const log = openLog({ level: config.logLevel, name: "xylem-gateway" });
 
+/** The API server of a shoot starts beside its gateway and is asked by a handful of them: it must not wait for us. */
+const SHOOT_BACKOFF_MS_MAX = 2_000;
+
 const start = async (): Promise<RunningProgram> => {
   const common = {
     clock: realClock,
@@ -35,7 +38,11 @@ const start = async (): Promise<RunningProgram> => {
         ? inClusterCredentials({ env: process.env })
         : kubeconfigFile(config.seedKubeconfig),
   });
-  const shootKube = connectKube({ ...common, credentials: kubeconfigFile(config.shootKubeconfig) });
+  const shootKube = connectKube({
+    ...common,
+    credentials: kubeconfigFile(config.shootKubeconfig),
+    backoffMsMax: SHOOT_BACKOFF_MS_MAX,
+  });
   const trigger = (reason: string): void => void loop.trigger(reason);
   const tunnels = new TunnelView({ ...common, config, kube: seed, onChange: trigger });
   const gateway = new Gateway({

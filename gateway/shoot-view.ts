@@ -5,8 +5,9 @@ import { parseAgentService } from "#src/codec/service-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { NODES, SERVICES, TUNNEL_AGENTS } from "#src/ports/kube-resource.ts";
 import { pruneNode } from "#src/host/kube/object-store.ts";
-import { Readings, whatIsMissing } from "#src/host/kube/readings.ts";
+import { Readings, whatIsMissing, whatIsStale } from "#src/host/kube/readings.ts";
 import type { Endpoint } from "#src/model/endpoint.ts";
+import type { Finding } from "#src/model/finding.ts";
 import type { AgentClaim, NodeFacts } from "#src/model/tunnel.ts";
 import type { Kube, Reflector } from "#src/ports/kube.ts";
 
@@ -44,6 +45,12 @@ export class ShootView {
   /** Null once everything was listed; else the sentence that says what is missing. */
   missing(): string | null {
     return whatIsMissing("the shoot's API server", [this.#nodes, this.#claims, this.#services]);
+  }
+
+  /** Says when the shoot can't be heard any more. */
+  stale(): readonly Finding[] {
+    const reflectors = [this.#nodes, this.#claims, this.#services];
+    return whatIsStale("the shoot's API server", reflectors);
   }
 
   /** The balancer's first address; null while there is none. */

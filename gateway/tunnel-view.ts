@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { parseTunnel } from "#src/codec/tunnel-codec.ts";
-import { whatIsMissing } from "#src/host/kube/readings.ts";
+import { whatIsMissing, whatIsStale } from "#src/host/kube/readings.ts";
 import { parseMasterSecret, slotPrivateKey } from "#src/host/slot-keys.ts";
 import { slotMemoryFile, slotMemoryNone } from "#src/host/slot-memory-file.ts";
 import type { Finding } from "#src/model/finding.ts";
@@ -39,7 +39,10 @@ export class TunnelView {
   #claim: SlotClaim | null = null;
   /** The last spec that could be read, and whose it was: a Tunnel made anew under the name is another one. */
   #accepted: { readonly uid: string | undefined; readonly tunnel: Tunnel } | null = null;
-  #findings: readonly Finding[] = [];
+  /** The last key that could be derived. */
+  #identity: GatewayIdentity | null = null;
+  #specFinding: Finding | null = null;
+  #keyFinding: Finding | null = null;
 
   constructor(parts: TunnelViewParts) {
     const { config, kube, onChange } = parts;
@@ -61,6 +64,11 @@ export class TunnelView {
     return whatIsMissing("the seed's API server", [this.#tunnels, this.#secrets]);
   }
 
+  /** Says when the seed can't be heard any more. */
+  stale(): readonly Finding[] {
+    return whatIsStale("the seed's API server", [this.#tunnels, this.#secrets]);
+  }
+
   /**
    * The Tunnel as it must be carried. A spec that can't be read does not end a tunnel that works: the last good one
    * stays, and `findings` says so.
@@ -74,21 +82,20 @@ export class TunnelView {
       return problem(`Tunnel ${namespace}/${tunnel} does not exist in the seed: create it`);
     const { uid } = object.metadata;
     const read = parseTunnel(object);
-    this.#findings = [];
+    this.#specFinding = null;
     if (read.ok) this.#accepted = { uid, tunnel: read.value };
     if (read.ok || this.#accepted === null || this.#accepted.uid !== uid) return read;
-    const finding = {
+    this.#specFinding = {
       code: "spec-not-taken",
       object: `Tunnel ${namespace}/${tunnel}`,
       message: `${read.problem} (until then the tunnel stays as generation ${this.#accepted.tunnel.generation} of its spec says)`,
     };
-    this.#findings = [finding];
     return parsed(this.#accepted.tunnel);
   }
 
-  /** What the last `tunnel` had to say besides its answer. */
+  /** What the last `tunnel` and `identity` had to say besides their answers. */
   findings(): readonly Finding[] {
-    return this.#findings;
+    return [this.#specFinding, this.#keyFinding].filter((finding) => finding !== null);
   }
 
   /** Claims a slot at the first call; until it is held, says what it waits for. */
@@ -103,8 +110,7 @@ export class TunnelView {
       case "released":
         return problem("the slot was released: the gateway is stopping");
       case "held": {
-        const key = this.#key(state.slot);
-        return key.ok ? parsed({ slot: state.slot, privateKey: key.value }) : key;
+        return this.#identityOf(state.slot);
       }
     }
   }
@@ -117,6 +123,21 @@ export class TunnelView {
   /** Gives the slot back. */
   async close(): Promise<void> {
     await this.#claim?.release();
+  }
+
+  /** A Secret that went away or was spoilt ends no tunnel that works: the slot's last key stays. */
+  #identityOf(slot: Slot): Parsed<GatewayIdentity> {
+    const key = this.#key(slot);
+    this.#keyFinding = null;
+    if (key.ok) {
+      this.#identity = { slot, privateKey: key.value };
+      return parsed(this.#identity);
+    }
+    if (this.#identity?.slot !== slot) return key;
+    const object = `Secret ${this.#parts.config.namespace}/${this.#secretName()}`;
+    const message = `${key.problem} (until then this gateway keeps the key that it has)`;
+    this.#keyFinding = { code: "secret-not-usable", object, message };
+    return parsed(this.#identity);
   }
 
   #key(slot: Slot): Parsed<PrivateKey> {

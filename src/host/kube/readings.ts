@@ -80,3 +80,16 @@ export const whatIsMissing = (server: string, reflectors: readonly Reflector[]):
   const { state } = waiting;
   return state.kind === "stale" ? state.problem : `${server} has not answered yet`;
 };
+
+/** Says that a server which was listed once can't be heard any more: what is known of it still holds, but may be old. */
+export const whatIsStale = (
+  server: string,
+  reflectors: readonly Reflector[],
+): readonly Finding[] => {
+  for (const { items, state } of reflectors) {
+    if (items === null || state.kind !== "stale") continue;
+    const message = `what is known of ${server} may be old, and the tunnel stays as it is until it answers: ${state.problem}`;
+    return [{ code: "stale", object: server, message }];
+  }
+  return [];
+};

@@ -118,6 +118,8 @@ export interface ReflectorStep {
 export interface ReflectorMoment {
   readonly nowMs: number;
   readonly unit: number;
+  /** Longest wait after a failure; default BACKOFF_MS_MAX. */
+  readonly backoffMsMax?: number;
 }
 
 export const newReflectorMachine = (): ReflectorMachine => ({
@@ -195,8 +197,12 @@ const staleHealth = (health: ReflectorState, problem: string, nowMs: number): Re
   problem,
 });
 
-const backoffMs = (failures: number, failure: ReflectorFailure, unit: number): number => {
-  const window = Math.min(BACKOFF_MS_MAX, BACKOFF_MS_BASE * 2 ** Math.min(failures, 10));
+const backoffMs = (
+  failures: number,
+  failure: ReflectorFailure,
+  { unit, backoffMsMax = BACKOFF_MS_MAX }: ReflectorMoment,
+): number => {
+  const window = Math.min(backoffMsMax, BACKOFF_MS_BASE * 2 ** Math.min(failures, 10));
   if (failure.retryAfterMs === null) return unit * window;
   return Math.min(RETRY_AFTER_MS_MAX, failure.retryAfterMs) + unit * BACKOFF_MS_BASE;
 };
@@ -211,7 +217,7 @@ const fail = (
   const watchFailures = resourceVersion === null ? 0 : machine.watchFailures + 1;
   const mustList =
     resourceVersion === null || failure.code === "gone" || watchFailures >= WATCH_FAILURES_MAX;
-  const wait = backoffMs(machine.failures, failure, moment.unit);
+  const wait = backoffMs(machine.failures, failure, moment);
   const isExpiry = failure.code === "gone";
   return {
     machine: {

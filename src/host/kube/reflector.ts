@@ -45,6 +45,8 @@ export interface ReflectorOptions {
   readonly prune?: Prune;
   /** The first list starts somewhere in this time, so that a fleet that restarts at once spreads; 0: at once. */
   readonly startJitterMs?: number;
+  /** Longest wait after a failure; default 30 s. */
+  readonly backoffMsMax?: number;
   /** Hears once that the reflector was stopped. */
   readonly onStop?: () => void;
 }
@@ -107,7 +109,12 @@ export class SourceReflector implements Reflector {
 
   #step(event: ReflectorEvent): void {
     const nowMs = this.#options.clock.nowMs();
-    const moment = { nowMs, unit: this.#options.random.unit() };
+    const { random, backoffMsMax } = this.#options;
+    const moment = {
+      nowMs,
+      unit: random.unit(),
+      ...(backoffMsMax === undefined ? {} : { backoffMsMax }),
+    };
     const step = stepReflector(this.#machine, event, moment);
     this.#machine = step.machine;
     if (this.state.kind === "live") this.#lastWarning = null;

@@ -34,6 +34,8 @@ export interface ConnectOptions {
   readonly userAgent: string;
   /** First lists of reflectors spread over this time; 0 (default): at once. */
   readonly startJitterMs?: number;
+  /** Longest wait of a reflector after a failure, in milliseconds; default 30 s. */
+  readonly backoffMsMax?: number;
   /** Longest time for one call, in milliseconds; default 10 s. */
   readonly callMsMax?: number;
 }
@@ -55,6 +57,7 @@ export const connectKube = (options: ConnectOptions): Kube => {
       },
       ...(want.prune === undefined ? {} : { prune: want.prune }),
       ...(options.startJitterMs === undefined ? {} : { startJitterMs: options.startJitterMs }),
+      ...(options.backoffMsMax === undefined ? {} : { backoffMsMax: options.backoffMsMax }),
     });
     reflectors.add(reflector);
     return reflector.start();
