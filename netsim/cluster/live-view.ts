@@ -80,10 +80,12 @@ const gatewayLines = (
   const state = status.problem ?? "ready";
   const peers = status.device?.peers ?? [];
   const old = new Map(before?.device?.peers.map((peer) => [peer.publicKey, peer]));
+  const nodeOf = (peer: PeerStats): string => status.nodes?.[peer.publicKey] ?? peer.publicKey;
+  const byNode = peers.toSorted((a, b) => nodeOf(a).localeCompare(nodeOf(b)));
   return [
     `gateway ${name}: slot ${status.slot ?? "-"}, ${state}`,
     `    ${row(["node", "role", "from it", "to it", "handshake", "heard", "probe"], peerWidths)}`,
-    ...peers.map((peer) => peerRow(peer, old.get(peer.publicKey), ms, status)),
+    ...byNode.map((peer) => peerRow(peer, old.get(peer.publicKey), ms, status)),
   ];
 };
 

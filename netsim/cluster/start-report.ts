@@ -30,18 +30,16 @@ export const resultLine = (
 };
 
 /** The commands that a person can try while the lab is up. */
-export const invitation = (cluster: Cluster): string => {
-  const enter = `nsenter --net=/run/netns/${cluster.lab.namespace(cluster.site.seed.machine).name}`;
-  const kubectl = `${enter} ${cluster.programs.hyperkube} kubectl --kubeconfig ${cluster.shoot.kubectl.kubeconfig}`;
-  return [
+export const invitation = ({ scripts }: Cluster): string =>
+  [
     "",
     "The lab is up. In another terminal, as root:",
-    `  alias k='${kubectl}'`,
+    `  alias k=${scripts.shoot}      # kubectl beside the shoot's API server, with the admin's kubeconfig inside`,
     "  k get nodes -o wide",
     "  k exec -it web-node2 -- sh",
     "  k logs -f talker",
     "  k top node",
-    `  k get tunnelagents -n kube-system`,
+    "  k get tunnelagents -n kube-system",
+    `  ${scripts.seed} get tunnels -A`,
     "",
   ].join("\n");
-};

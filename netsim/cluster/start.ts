@@ -86,6 +86,18 @@ const firstSuccess = async (check: Check): Promise<void> => {
   while (!results.some(passes) && performance.now() < deadline);
 };
 
+/** The first signal ends the run in order; a second one leaves at once, and the next run cleans up. */
+const stopOnSignal = (): AbortController => {
+  const stop = new AbortController();
+  const onSignal = (): void => {
+    if (stop.signal.aborted) process.exit(130);
+    say("stopping; once more leaves at once, then the next run cleans up");
+    stop.abort(new Error("stopped by a signal"));
+  };
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, onSignal);
+  return stop;
+};
+
 const main = async (): Promise<number> => {
   const { values } = parseArgs({
     options: {
@@ -102,9 +114,7 @@ const main = async (): Promise<number> => {
     say("--json goes with --once: a live view has no result");
     return 2;
   }
-  const stop = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"])
-    process.on(signal, () => stop.abort(new Error("stopped by a signal")));
+  const stop = stopOnSignal();
   const removed = await removeLeftovers();
   if (removed.length > 0) step(`removed what a killed run had left: ${removed.join(", ")}`);
   begin("lab", "two networks, two clusters, three nodes");
