@@ -3,7 +3,7 @@
 import { parsed, problem, type Parsed } from "#src/model/parsed.ts";
 import { quoted } from "#src/model/quoted.ts";
 import { parseSlot, type Slot } from "#src/model/slot.ts";
-import { formatMicroTimestamp, parseTimestamp } from "#src/model/timestamp.ts";
+import { formatMicroTimestamp, formatTimestamp, parseTimestamp } from "#src/model/timestamp.ts";
 import {
   fieldAtIfPresent,
   fieldOf,
@@ -20,6 +20,7 @@ export const SLOT_LEASE_SECONDS = 40 * 60;
 
 const TUNNEL_LABEL = "xylem.dev/tunnel";
 const GATEWAY_NAME = "xylem.dev/gateway-name";
+const LAST_HANDSHAKE = "xylem.dev/last-handshake";
 const IDENTITY_CHARS_MAX = 253;
 
 export interface SlotLease {
@@ -31,6 +32,8 @@ export interface SlotLease {
   readonly gatewayName: string | null;
   /** Milliseconds since 1970 at which the claim ends. */
   readonly expiresMs: number;
+  /** Milliseconds since 1970 of the holder's last handshake when it wrote the Lease; null: it said none. */
+  readonly lastHandshakeMs: number | null;
 }
 
 /** `<tunnel>-xylem-slot-<n>`. */
@@ -58,7 +61,13 @@ export const parseSlotLease = (object: unknown): Parsed<SlotLease> =>
       parse: parseIdentity,
       standard: holder,
     });
-    return { tunnel, slot, holder, gatewayName, expiresMs: renewMs + seconds * 1000 };
+    const expiresMs = renewMs + seconds * 1000;
+    // Only for people to see: what can't be read must not hide who holds the slot.
+    const handshake = parseTimestamp(
+      fieldAtIfPresent(root, "metadata", "annotations", LAST_HANDSHAKE).value,
+    );
+    const lastHandshakeMs = handshake.ok ? handshake.value : null;
+    return { tunnel, slot, holder, gatewayName, expiresMs, lastHandshakeMs };
   });
 
 /** Prints the Lease of a claim that begins or is renewed at `nowMs` (since 1970). */
@@ -70,6 +79,8 @@ export const slotLeaseObject = (claim: {
   readonly gatewayName: string;
   readonly acquiredMs: number;
   readonly nowMs: number;
+  /** Null: none since the gateway started. */
+  readonly lastHandshakeMs: number | null;
 }) => ({
   apiVersion: "coordination.k8s.io/v1",
   kind: "Lease",
@@ -77,7 +88,12 @@ export const slotLeaseObject = (claim: {
     namespace: claim.namespace,
     name: slotLeaseName(claim.tunnel, claim.slot),
     labels: { [TUNNEL_LABEL]: claim.tunnel, "app.kubernetes.io/managed-by": "xylem" },
-    annotations: { [GATEWAY_NAME]: claim.gatewayName },
+    annotations: {
+      [GATEWAY_NAME]: claim.gatewayName,
+      ...(claim.lastHandshakeMs === null
+        ? {}
+        : { [LAST_HANDSHAKE]: formatTimestamp(claim.lastHandshakeMs) }),
+    },
   },
   spec: {
     holderIdentity: claim.holder,

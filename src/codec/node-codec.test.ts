@@ -227,6 +227,7 @@ t.test("a slot's Lease reads as it was written", async (t) => {
     gatewayName: "kube-apiserver-0",
     acquiredMs: 5,
     nowMs: CREATED_MS,
+    lastHandshakeMs: CREATED_MS - 5000,
   });
   t.equal(object.spec.renewTime, "2026-01-01T00:00:00.000000Z");
   t.same(parseSlotLease(object), {
@@ -237,7 +238,14 @@ t.test("a slot's Lease reads as it was written", async (t) => {
       holder: "uid-1",
       gatewayName: "kube-apiserver-0",
       expiresMs: CREATED_MS + 2_400_000,
+      lastHandshakeMs: CREATED_MS - 5000,
     },
+  });
+  const { metadata } = object;
+  const spoilt = { ...metadata, annotations: { "xylem.dev/last-handshake": "yesterday" } };
+  t.match(parseSlotLease({ ...object, metadata: spoilt }), {
+    ok: true,
+    value: { holder: "uid-1", lastHandshakeMs: null },
   });
   const released = { ...object, spec: { ...object.spec, holderIdentity: "" } };
   t.match(parseSlotLease(released), { ok: true, value: { holder: null } });

@@ -186,3 +186,53 @@ void t.test("a release at any moment of a claim or a renewal leaves no Lease beh
     t.equal(kube.peekAll(LEASES).length, 0, `a renewal after ${turns} turns`);
   }
 });
+
+void t.test(
+  "the first handshake is told at once, later ones with the renewal that comes anyway",
+  async (t) => {
+    const { clock, log, kube } = world();
+    let heardMs: number | null = null;
+    const claim = new SlotClaim({
+      kube,
+      clock,
+      log,
+      random: seededRandom(1),
+      memory: slotMemoryNone(),
+      namespace: "shoot--lab--alpha",
+      tunnel: "alpha",
+      slots: 8,
+      identity: "uid-1",
+      gatewayName: "pod-1",
+      lastHandshakeMs: () => heardMs,
+      onLost: (problem) => t.fail(problem),
+    }).start();
+    const told = (): unknown =>
+      kube.peekAll(LEASES)[0]?.metadata.annotations?.["xylem.dev/last-handshake"];
+    claim.renew();
+    await clock.advance(1_000);
+    t.equal(kube.writes.length, 1, "a claim that is not held yet has nothing to renew");
+    t.equal(told(), undefined);
+    heardMs = clock.wallMs();
+    claim.renew();
+    await clock.advance(1_000);
+    t.equal(told(), "2026-01-01T00:00:01Z");
+    t.equal(kube.writes.length, 2);
+    heardMs = clock.wallMs();
+    await clock.advance(8 * MINUTE);
+    t.equal(kube.writes.length, 2, "nothing is written between renewals");
+    await clock.advance(2 * MINUTE);
+    t.equal(kube.writes.length, 3);
+    t.equal(told(), "2026-01-01T00:00:02Z");
+    await claim.release();
+    t.equal(clock.pending, 0, "no timer is left");
+  },
+);
+
+void t.test("a Lease that somebody removed is no trouble for a release", async (t) => {
+  const { clock, kube, log, open } = world();
+  const claim = open("uid-1");
+  await clock.advance(1_000);
+  for (const { metadata } of kube.peekAll(LEASES)) await kube.delete(LEASES, metadata);
+  await claim.release();
+  t.strictSame([kube.peekAll(LEASES), log.messages("warn")], [[], []]);
+});

@@ -35,6 +35,8 @@ export interface SlotClaimOptions {
   readonly identity: string;
   /** For people: the pod's name. */
   readonly gatewayName: string;
+  /** When this gateway last heard a handshake, in milliseconds since 1970; null: never. Told with every renewal. */
+  readonly lastHandshakeMs?: () => number | null;
   /** Somebody else holds the slot now: stop using its key at once, then claim anew. */
   readonly onLost: (problem: string) => void;
 }
@@ -92,6 +94,17 @@ export class SlotClaim {
   /** The slot, once it is held; rejects with HostError `released` when released before. */
   held(): Promise<Slot> {
     return this.#held.promise;
+  }
+
+  /** Writes the Lease once out of turn, when there is news to tell with it; nothing unless a slot is held. */
+  renew(): void {
+    if (this.#state.kind !== "held") return;
+    this.#working = this.#working.then(async () => {
+      const state = this.#state;
+      if (state.kind !== "held") return;
+      this.#cancel?.();
+      await this.#attempt(() => this.#renew(state.slot));
+    });
   }
 
   /** Gives the slot back, so that a successor need not wait; bounded, never throws. */
@@ -245,6 +258,7 @@ export class SlotClaim {
       }
       await memory.forget();
     } catch (error) {
+      if (isHostError(error) && error.code === "not-found") return await memory.forget();
       // The memory stays: the next start resumes the slot, or the Lease expires by itself.
       if (!isHostError(error)) throw error;
       log.warn({ code: error.code, slot }, `Slot ${slot} was not released: ${error.message}`);
@@ -267,7 +281,8 @@ export class SlotClaim {
   #leaseOf(slot: Slot, nowMs: number): KubeObject {
     const { namespace, tunnel, identity, gatewayName } = this.#options;
     const claim = { namespace, tunnel, slot, gatewayName, acquiredMs: nowMs, nowMs };
-    return slotLeaseObject({ ...claim, holder: identity });
+    const lastHandshakeMs = this.#options.lastHandshakeMs?.() ?? null;
+    return slotLeaseObject({ ...claim, holder: identity, lastHandshakeMs });
   }
 
   #isOver(): boolean {
