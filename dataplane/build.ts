@@ -11,13 +11,13 @@ import {
   renameSync,
   rmSync,
 } from "node:fs";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { cacheFolder } from "../scripts/cache-folder.ts";
 
 const room = fileURLToPath(new URL(".", import.meta.url));
 const output = join(room, "xylem.node");
-const cache = join(process.env["XYLEM_CACHE"] ?? join(homedir(), ".cache", "xylem"), "dataplane");
+const cache = join(cacheFolder(), "dataplane");
 
 /** What the binary is made from: manifest, lock and sources, without tests. */
 const sources = (): string[] => {

@@ -172,7 +172,7 @@ const prepareLab = async (mayInstall) => {
   installModules();
   await runOrStop(["dataplane/build.ts"]);
   await runOrStop(["scripts/bundle.ts"]);
-  await runOrStop(["netsim/cluster/programs.ts"]);
+  await runOrStop(["netsim/cluster/build-programs.ts"]);
 };
 
 const verbs = {

@@ -6,8 +6,11 @@
 
 import { spawn } from "node:child_process";
 import { globSync } from "node:fs";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { openPrograms } from "#netsim/cluster/programs.ts";
 import { removeLeftovers } from "#netsim/lab/lab.ts";
+import { cacheFolder } from "./cache-folder.ts";
 import { countCargo, countTap, type TestCounts } from "./test-report.ts";
 
 type Layer = "unit" | "dataplane" | "lab";
@@ -17,6 +20,7 @@ interface Job {
   readonly layer: Layer;
   readonly argv: readonly [string, ...string[]];
   readonly timeoutMs: number;
+  readonly env?: Readonly<Record<string, string>>;
   readonly count: (text: string) => TestCounts | Promise<TestCounts>;
 }
 
@@ -40,6 +44,11 @@ const tapJob = (file: string, layer: Layer): Job => ({
   count: countTap,
 });
 
+/** Variables for tests that run a program of the lab but must not import netsim. */
+const labEnvironment = async (): Promise<Readonly<Record<string, string>>> => ({
+  XYLEM_WIREGUARD_GO: (await openPrograms()).wireguardGo,
+});
+
 const findJobs = (): Job[] => {
   const lab = globSync([
     "netsim/lab/**/*.test.ts",
@@ -56,6 +65,8 @@ const findJobs = (): Job[] => {
       name: "dataplane (cargo test)",
       layer: "dataplane",
       argv: [...cargo],
+      // Outside the tree, so that a fresh clone does not compile every dependency again.
+      env: { CARGO_TARGET_DIR: join(cacheFolder(), "dataplane", "target-test") },
       timeoutMs: LAB_TIMEOUT_MS,
       count: countCargo,
     },
@@ -71,7 +82,7 @@ const execute = (job: Job): Promise<{ text: string; errors: string; ended: strin
       stdio: ["ignore", "pipe", "pipe"],
       detached: true,
       // tap would end a whole file after 30 s; each job has a limit of its own here.
-      env: { ...process.env, TAP_TIMEOUT: "0" },
+      env: { ...process.env, TAP_TIMEOUT: "0", ...job.env },
     });
     let text = "";
     let errors = "";
@@ -162,17 +173,16 @@ const main = async (): Promise<number> => {
       (positionals.length === 0 || positionals.some((part) => job.name.includes(part))),
   );
   const rest = wanted.filter((job) => job.layer !== "unit");
-  const removed = rest.length > 0 ? await removeLeftovers() : [];
+  const hasLab = rest.some((job) => job.layer === "lab");
+  const removed = hasLab ? await removeLeftovers() : [];
+  if (hasLab) Object.assign(process.env, await labEnvironment());
   if (removed.length > 0) console.log(`removed what killed runs had left: ${removed.join(", ")}`);
   const outcomes = [
     ...(await runAll(
       wanted.filter((job) => job.layer === "unit"),
       UNIT_PARALLEL,
     )),
-    ...(await runAll(
-      wanted.filter((job) => job.layer !== "unit"),
-      1,
-    )),
+    ...(await runAll(rest, 1)),
   ];
   const sum = (pick: (counts: TestCounts) => number): number =>
     outcomes.reduce((total, outcome) => total + pick(outcome.counts), 0);

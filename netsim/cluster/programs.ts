@@ -2,9 +2,9 @@
 
 import { createHash } from "node:crypto";
 import { access, mkdir, readFile, rename, rm } from "node:fs/promises";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { runCommand } from "#netsim/lab/process.ts";
+import { cacheFolder } from "../../scripts/cache-folder.ts";
 
 /** Absolute path of each program. */
 export interface Programs {
@@ -117,7 +117,7 @@ const units: readonly Unit[] = [
  * Cold this takes about ten minutes on two cores; with everything in the cache, well under a second.
  */
 export async function openPrograms(options: ProgramsOptions = {}): Promise<Programs> {
-  const root = join(options.cacheFolder ?? defaultCacheFolder(), "programs");
+  const root = join(options.cacheFolder ?? cacheFolder(), "programs");
   const compiler = await compilerVersion();
   const folders: string[] = [];
   for (const [index, unit] of units.entries()) {
@@ -145,12 +145,6 @@ export async function openPrograms(options: ProgramsOptions = {}): Promise<Progr
     labpod: join(labpod, "labpod"),
     containerdFolder,
   };
-}
-
-function defaultCacheFolder(): string {
-  const { XYLEM_CACHE: own, XDG_CACHE_HOME: xdg } = process.env;
-  if (own !== undefined && own !== "") return own;
-  return join(xdg !== undefined && xdg !== "" ? xdg : join(homedir(), ".cache"), "xylem");
 }
 
 async function compilerVersion(): Promise<string> {

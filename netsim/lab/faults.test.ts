@@ -123,24 +123,22 @@ void t.test(
   (t) =>
     withTunnelLab(t, { name: "nat-port", natPorts: "random" }, async (lab) => {
       await pingNodes(lab, { count: 3, intervalMs: 300 });
-      const pings = pingNodes(lab, { count: 150, intervalMs: 40 });
-      for (let pass = 0; pass < 10; pass += 1) {
-        await after(500);
-        if (pass === 4)
-          await lab.lab
-            .namespace("seed-router")
-            .run(["conntrack", "-D", "-p", "udp"], { check: false });
-        const reports = [
-          await lab.applyGateway(),
-          ...(await Promise.all(nodeNames.map((node) => lab.applyAgent(node)))),
-        ];
-        t.equal(
-          reports.reduce((sum, { writes }) => sum + writes, 0),
-          0,
-          `reconcile ${pass + 1} wrote nothing`,
-        );
+      for (const round of ["before", "after"]) {
+        const pings = pingNodes(lab, { count: 70, intervalMs: 40 });
+        for (let pass = 1; pass <= 5; pass += 1) {
+          await after(500);
+          const reports = [
+            await lab.applyGateway(),
+            ...(await Promise.all(nodeNames.map((node) => lab.applyAgent(node)))),
+          ];
+          const writes = reports.reduce((sum, report) => sum + report.writes, 0);
+          t.equal(writes, 0, `reconcile ${pass} ${round} the new port wrote nothing`);
+        }
+        wantNoLoss(t, await pings, `five reconciles ${round} the new source port`);
+        // Between pings: an answer on its way when the mapping goes is lost in the NAT itself, whoever sent it.
+        const forget = ["conntrack", "-D", "-p", "udp"];
+        await lab.lab.namespace("seed-router").run(forget, { check: false });
       }
-      wantNoLoss(t, await pings, "ten reconciles and a new source port");
       const moved = lab.agent("node2").events.filter(({ kind }) => kind === "endpoint");
       t.ok(moved.length >= 2, `node2 followed its gateway: ${moved.length} endpoints learned`);
     }),
@@ -199,10 +197,10 @@ void t.test(
           ["nft", "list", "ruleset"],
         ];
         const seen = await Promise.all(parts.map((argv) => lab.lab.namespace(machine).run(argv)));
-        // Lifetimes and neighbour states count down by themselves.
+        // Lifetimes count down by themselves, and duplicate address detection ends by itself.
         return seen
           .map(({ stdout }) =>
-            stdout.replaceAll(/expires \d+sec|valid_lft \S+ preferred_lft \S+/g, ""),
+            stdout.replaceAll(/expires \d+sec|valid_lft \S+ preferred_lft \S+| tentative/g, ""),
           )
           .join("\n");
       };
