@@ -3,7 +3,6 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { accessSync, constants, existsSync } from "node:fs";
 import { connect } from "node:net";
-import { join } from "node:path";
 import { setTimeout as after } from "node:timers/promises";
 import t from "tap";
 import { PORT, TunnelPair, type KeyPair } from "./tunnel-pair.ts";
