@@ -2,8 +2,10 @@
 
 import { readFile } from "node:fs/promises";
 import type { Test } from "tap";
+import type { Namespace } from "#netsim/lab/namespace.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
 import type { Cluster } from "./cluster.ts";
+import { tunnelName, tunnelNamespace } from "./product.ts";
 import { execIn, type TunnelCluster } from "./tunnel-cluster.ts";
 import { startTroubled, type TroubledProgram } from "./troubled-program.ts";
 
@@ -64,9 +66,8 @@ const startAgent = (
     ...(options.wrapper === undefined ? {} : { wrapper: options.wrapper }),
   });
 
-/** What of ours is on a node, as a list of words; empty: nothing. An interface without an address carries nothing. */
-const ourThings = async (cluster: Cluster, node: string): Promise<readonly string[]> => {
-  const machine = cluster.machine(node);
+/** What of ours is on a machine, as a list of words; empty: nothing. An interface without an address carries nothing. */
+const ourThings = async (machine: Pick<Namespace, "run">): Promise<readonly string[]> => {
   const routes = ["ip", "route", "show", "table", "all", "proto", routeProtocol];
   const [routes4, routes6, addresses, tables] = await Promise.all([
     machine.run(routes),
@@ -86,12 +87,20 @@ export const wantLackSentences = async (t: Test, site: TunnelCluster): Promise<v
   const { cluster, product } = site;
   await Promise.all([...product.agents.values()].map((agent) => agent.stop()));
   for (const { node } of lacks)
-    t.same(await ourThings(cluster, node), [], `${node} has nothing of ours after a clean stop`);
+    t.same(
+      await ourThings(cluster.machine(node)),
+      [],
+      `${node} has nothing of ours after a clean stop`,
+    );
   await Promise.all(
     lacks.map(async ({ node, name, wrapper, says }) => {
       const agent = startAgent(cluster, { node, name, wrapper });
       t.pass(`${name}: ${await agent.says(says)}`);
-      t.same(await ourThings(cluster, node), [], `${name}: nothing is half applied on ${node}`);
+      t.same(
+        await ourThings(cluster.machine(node)),
+        [],
+        `${name}: nothing is half applied on ${node}`,
+      );
       t.ok(agent.isRunning(), `${name}: the agent goes on trying`);
       await agent.stop();
       t.same((await agent.exited).code, 0, `${name}: it still stops cleanly`);
@@ -99,6 +108,33 @@ export const wantLackSentences = async (t: Test, site: TunnelCluster): Promise<v
   );
   for (const agent of product.agents.values()) agent.start();
   await Promise.all([...product.agents.values()].map((agent) => agent.ready()));
+};
+
+/** A gateway without NET_ADMIN, in the pod of Prometheus. */
+export const wantGatewaySentence = async (t: Test, site: TunnelCluster): Promise<void> => {
+  const { cluster, product } = site;
+  const { seed, shoot, lab } = cluster;
+  const gateway = product.gateways.prometheus;
+  await gateway.stop();
+  const namespace = lab.namespace(cluster.site.prometheus.machine);
+  const program = startTroubled(cluster, {
+    name: "gateway-no-capability",
+    place: namespace,
+    script: "gateway",
+    wrapper: ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", "--"],
+    args: [
+      ...["--seed-kubeconfig", seed.keys.file("xylem-gateway-prometheus.conf")],
+      ...["--shoot-kubeconfig", shoot.keys.file("xylem-gateway-prometheus.conf")],
+      ...["--namespace", tunnelNamespace, "--tunnel", tunnelName, "--identity", "prometheus-0"],
+    ],
+    statusPort: 9446,
+  });
+  t.pass(await program.says(/give the container the capability NET_ADMIN/));
+  t.same(await ourThings(namespace), [], "nothing is half applied");
+  await program.stop();
+  t.equal((await program.exited).code, 0, "it still stops cleanly");
+  gateway.start();
+  await gateway.ready();
 };
 
 /** The UDP port is held by socat, and then it is not. */
@@ -131,7 +167,7 @@ export const wantPortSentence = async (t: Test, site: TunnelCluster): Promise<vo
     { timeoutMs: 20_000 },
   );
   t.pass(said);
-  t.same(await ourThings(cluster, node), [], "nothing is half applied");
+  t.same(await ourThings(cluster.machine(node)), [], "nothing is half applied");
   const startMs = performance.now();
   holder.kill("SIGKILL");
   await holder.exited;
@@ -145,7 +181,7 @@ export const wantSecondInstanceHarmless = async (t: Test, site: TunnelCluster): 
   const { cluster, product } = site;
   const node = "node1";
   const first = product.agents.get(node);
-  const before = await ourThings(cluster, node);
+  const before = await ourThings(cluster.machine(node));
   const twin = startAgent(cluster, { node, name: "same-status-port" });
   const { code } = await twin.exited;
   t.equal(code, 1, "a taken status port ends it with 1");
@@ -154,7 +190,7 @@ export const wantSecondInstanceHarmless = async (t: Test, site: TunnelCluster): 
   const second = startAgent(cluster, { node, name: "second", statusPort: 19_447 });
   t.pass(await second.says(/(UDP port 51820 is taken by|Interface xylem0 is in use by)/));
   await second.stop();
-  t.same(await ourThings(cluster, node), before, "what the first agent made is all there");
+  t.same(await ourThings(cluster.machine(node)), before, "what the first agent made is all there");
   t.equal((await first?.status())?.problem, null, "the first agent is ready");
   t.ok((await execIn(cluster, node)) > 0, "exec works");
 };

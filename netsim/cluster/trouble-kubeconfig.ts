@@ -4,6 +4,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Test } from "tap";
 import { parse, stringify } from "yaml";
+import { waitFor } from "#netsim/lab/wait.ts";
 import type { ControlPlane } from "./control-plane.ts";
 import { startTroubled, type TroubledProgram } from "./troubled-program.ts";
 import { tunnelName, tunnelNamespace } from "./product.ts";
@@ -39,6 +40,11 @@ const flawsOf = (otherAuthority: string): readonly Flaw[] => [
     name: "unknown-server",
     text: (good) => withCluster(good, { server: `https://127.0.0.1:${unknownPort}` }),
     says: /https:\/\/127\.0\.0\.1:7443: .*the connection was refused; is the API server running/,
+  },
+  {
+    name: "no-way",
+    text: (good) => withCluster(good, { server: "https://172.20.9.99:6443" }),
+    says: /https:\/\/172\.20\.9\.99:6443: .*there is no route to the server; check its address/,
   },
   {
     name: "wrong-authority",
@@ -120,8 +126,40 @@ export const wantKubeconfigSentences = async (t: Test, site: TunnelCluster): Pro
       t.pass(`${program.name} mended: ${await program.says(thenSays, 45_000)}`);
       t.ok(program.isRunning(), `${program.name} is the process that it was`);
       await program.stop();
+      t.equal((await program.exited).code, 0, `${program.name} stops cleanly`);
     }),
   );
+};
+
+/** The controller can reach the seed but not the shoot: the Tunnel says so, and says otherwise once it can. */
+export const wantShootSentence = async (t: Test, site: TunnelCluster): Promise<void> => {
+  const { cluster, product } = site;
+  const file = cluster.shoot.keys.file("xylem-controller.conf");
+  const good = await readFile(file, "utf8");
+  const published = (status: string, pattern: RegExp) =>
+    waitFor(
+      `the condition Published is ${status}`,
+      async () => {
+        const args = ["get", "tunnel", tunnelName, "-n", tunnelNamespace, "-o"];
+        const path = `jsonpath={.status.conditions[?(@.type=="Published")]}`;
+        const { stdout } = await cluster.seed.kubectl.run([...args, path]);
+        const condition = JSON.parse(stdout) as { status: string; message: string };
+        if (condition.status !== status || !pattern.test(condition.message))
+          throw new Error(stdout);
+        return condition.message;
+      },
+      { timeoutMs: 30_000 },
+    );
+  await product.controller.stop();
+  await writeFile(file, good.replace(/token: .*/, "token: stale"));
+  product.controller.start();
+  const refused =
+    /[Ss]hoot can't be told of its gateways: .*credentials of kubeconfig \S+ are refused \(Unauthorized\): renew/;
+  t.pass(await published("False", refused));
+  t.equal((await product.gateways.apiserver.status())?.problem, null, "the tunnel works on");
+  await writeFile(file, good);
+  t.pass(await published("True", /the shoot knows its gateways/));
+  await product.controller.ready();
 };
 
 const kindsOf = async ({ cluster }: TunnelCluster): Promise<readonly Kind[]> => {

@@ -4,10 +4,15 @@ import { randomBytes } from "node:crypto";
 import t, { type Test } from "tap";
 import { skipUnlessRoot } from "#netsim/lab/tunnel-test.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
-import type { ProductProgram } from "./product.ts";
+import { type ProductProgram, tunnelName, tunnelNamespace } from "./product.ts";
 import { findSecrets, gatherSecrets, readLogsAndArguments, type Secret } from "./secret-search.ts";
-import { wantLackSentences, wantPortSentence, wantSecondInstanceHarmless } from "./trouble-host.ts";
-import { wantKubeconfigSentences } from "./trouble-kubeconfig.ts";
+import {
+  wantGatewaySentence,
+  wantLackSentences,
+  wantPortSentence,
+  wantSecondInstanceHarmless,
+} from "./trouble-host.ts";
+import { wantKubeconfigSentences, wantShootSentence } from "./trouble-kubeconfig.ts";
 import { wantRefusedTunnels, wantLastGoodKept, wantDuplicateRefused } from "./trouble-tunnel.ts";
 import { execIn, type TunnelCluster, withTunnelCluster } from "./tunnel-cluster.ts";
 import { asList, catchAllWebhook, guardedNamespace, webhookRefusal } from "./workloads.ts";
@@ -31,9 +36,18 @@ void t.test("trouble around a tunnel", { skip: skipUnlessRoot, timeout: 400_000 
       await t.test("a Tunnel that turns bad keeps working as it was, and says why", (t) =>
         wantLastGoodKept(t, site),
       );
+      await t.test("a deleted master secret is made anew, and the tunnel follows", (t) =>
+        masterIsMadeAnew(t, site, secrets),
+      );
+      await t.test("an API server that is away is a finding, and the tunnel works on", (t) =>
+        awayIsAFinding(t, site),
+      );
       await t.test("a duplicate transit address is refused", (t) => wantDuplicateRefused(t, site));
       await t.test("a wrong kubeconfig is a sentence, and a right one is enough", (t) =>
         wantKubeconfigSentences(t, site),
+      );
+      await t.test("a shoot that refuses the controller is a condition of the Tunnel", (t) =>
+        wantShootSentence(t, site),
       );
       await t.test("W26 of two claims of an agent id the older stands", (t) =>
         olderClaimStands(t, site),
@@ -50,6 +64,9 @@ void t.test("trouble around a tunnel", { skip: skipUnlessRoot, timeout: 400_000 
       await t.test(
         "a machine that lacks something is a sentence, and nothing is half applied",
         (t) => wantLackSentences(t, site),
+      );
+      await t.test("a gateway without NET_ADMIN says so, and nothing is half applied", (t) =>
+        wantGatewaySentence(t, site),
       );
       await t.test(
         "S4 no key and no token is in a log, a status, a metric or a command line",
@@ -77,17 +94,19 @@ const webhookLocksNothing = async (t: Test, site: TunnelCluster): Promise<void> 
   const before = await ourObjects(site);
   await kubectl.run(["create", "-f", "-"], { input: asList(catchAllWebhook(cluster.shoot.keys)) });
   await Promise.all(product.all.map((program) => program.stop("SIGKILL")));
-  await cluster.shoot.restartApiServer();
   const write = (labels: Readonly<Record<string, string>>) =>
     kubectl.run(["create", "-f", "-"], { input: configMap(labels), check: false });
+  await Promise.all([cluster.shoot.restartApiServer(), cluster.seed.restartApiServer()]);
   const locked = await waitFor("the webhook locks the cluster", async () => {
     const { stderr } = await write({});
     return stderr.includes("failed calling webhook") ? stderr : null;
   });
   t.match(locked, /all\.example\.com/, "nothing can be written while there is no tunnel");
-  const startMs = performance.now();
+  // As after a power cut: the API server and its gateway start at the same time.
+  const restarted = cluster.shoot.restartApiServer().then(() => performance.now());
   await product.start();
-  t.pass(`ready after ${(performance.now() - startMs).toFixed(0)} ms`);
+  const readyMs = performance.now();
+  t.pass(`ready ${(readyMs - (await restarted)).toFixed(0)} ms after the API server`);
   const { stdout } = await waitFor(
     "the webhook's pod lets a write in",
     async () => {
@@ -162,6 +181,62 @@ const strangersAreRefused = async (t: Test, site: TunnelCluster): Promise<void> 
   t.equal(await ourObjects(site), before, "nothing was written");
 };
 
+const findingsOf = async (program: ProductProgram): Promise<string> =>
+  ((await program.status())?.findings ?? []).map(({ message }) => message).join("\n");
+
+const masterIsMadeAnew = async (t: Test, site: TunnelCluster, secrets: Secret[]): Promise<void> => {
+  const { cluster, product } = site;
+  const gateway = product.gateways.apiserver;
+  const before = await ourObjects(site);
+  await product.controller.stop();
+  const secret = ["secret", `${tunnelName}-xylem`, "-n", tunnelNamespace];
+  await cluster.seed.kubectl.run(["delete", ...secret]);
+  const said = await waitFor("the gateway says that its Secret is gone", async () => {
+    const text = await findingsOf(gateway);
+    return text.includes("does not exist yet") ? text : null;
+  });
+  t.match(
+    said,
+    /Secret shoot--lab--alpha\/alpha-xylem does not exist yet: the controller makes it/,
+  );
+  t.equal((await gateway.status())?.problem, null, "the gateway is ready with the key that it has");
+  t.ok((await execIn(cluster, "node1")) > 0, "exec works");
+  product.controller.start();
+  await waitFor("the shoot is told of new keys", async () => (await ourObjects(site)) !== before);
+  await waitFor("exec works with the new keys", async () => (await execIn(cluster, "node1")) > 0, {
+    timeoutMs: 20_000,
+  });
+  await Promise.all(Object.values(product.gateways).map((each) => each.ready()));
+  t.notMatch(await findingsOf(gateway), /Secret/);
+  secrets.push(...(await gatherSecrets(cluster)));
+};
+
+const awayIsAFinding = async (t: Test, site: TunnelCluster): Promise<void> => {
+  const { cluster, product } = site;
+  const gateway = product.gateways.apiserver;
+  const agent = agentOf(site, "node1");
+  const restarted = cluster.shoot.restartApiServer();
+  const want =
+    /what is known of the (shoot's )?API server may be old, .*: https:\/\/\S+: .*refused/;
+  for (const program of [gateway, agent]) {
+    const said = await waitFor(`${program.name} says that the API server is away`, async () => {
+      const text = await findingsOf(program);
+      return want.test(text) ? text : null;
+    });
+    t.pass(`${program.name}: ${said}`);
+    t.equal((await program.status())?.problem, null, `${program.name} is ready`);
+  }
+  await restarted;
+  for (const program of [gateway, agent]) {
+    await waitFor(
+      `${program.name} hears the API server again`,
+      async () => !(await findingsOf(program)).includes("may be old"),
+      { timeoutMs: 35_000 },
+    );
+  }
+  t.ok((await execIn(cluster, "node1")) > 0, "exec works");
+};
+
 const agentOf = ({ product }: TunnelCluster, node: string): ProductProgram => {
   const agent = product.agents.get(node);
   if (agent === undefined) throw new Error(`there is no agent on ${node}`);
@@ -186,8 +261,7 @@ const unclaim = async (site: TunnelCluster, name: string): Promise<void> => {
 const olderClaimStands = async (t: Test, site: TunnelCluster): Promise<void> => {
   const { cluster, product } = site;
   const gateway = product.gateways.apiserver;
-  const messages = async (): Promise<string> =>
-    ((await gateway.status())?.findings ?? []).map(({ message }) => message).join("\n");
+  const messages = (): Promise<string> => findingsOf(gateway);
   const id = (await agentOf(site, "node1").status())?.agentId ?? 0;
   await claimAs(site, "ghost", id);
   const said = await waitFor("the gateway reports the second claim", async () => {

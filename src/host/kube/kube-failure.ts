@@ -95,7 +95,7 @@ export const describeBreak = (cause: unknown): string => {
       return "the server's name does not resolve; check the server in the kubeconfig";
     case "ENETUNREACH":
     case "EHOSTUNREACH":
-      return "there is no route to the server";
+      return "there is no route to the server; check its address in the kubeconfig";
     case "DEPTH_ZERO_SELF_SIGNED_CERT":
     case "SELF_SIGNED_CERT_IN_CHAIN":
     case "UNABLE_TO_VERIFY_LEAF_SIGNATURE":

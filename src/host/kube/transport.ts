@@ -180,7 +180,13 @@ export class KubeTransport {
       call.on("error", (cause) => {
         cancel();
         if (isLate) {
-          reject(this.#error(request, "timeout", `no answer within ${limitMs / 1000} s`));
+          reject(
+            this.#error(
+              request,
+              "timeout",
+              `no answer within ${limitMs / 1000} s; check the server's address and the way to it`,
+            ),
+          );
         } else if (call.reusedSocket && isReset(cause)) reject(new StaleSocket(cause));
         else reject(this.#broken(request, cause));
       });
