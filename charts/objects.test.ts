@@ -16,6 +16,7 @@ import { slotMemoryNone } from "#src/host/slot-memory-file.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeObject, KubeResource } from "#src/ports/kube.ts";
 import {
+  EVENTS,
   LEASES,
   NODES,
   SECRETS,
@@ -377,6 +378,40 @@ void t.test("objects on a real API server", options, async (t) => {
     t.match(await outcome(gateway.list(SERVICES, { namespace: "kube-system" })), /^forbidden/u);
     t.match(await outcome(gateway.create(TUNNEL_AGENTS, agentOf("node-a"))), /^forbidden/u);
     t.match(await outcome(gateway.list(SECRETS, { namespace: "kube-system" })), /^forbidden/u);
+  });
+
+  await t.test("the controller marks a Tunnel, and takes back what it made for it", async (t) => {
+    const seed = await actAs({ namespace: "kube-system", name: "xylem-seed-controller" });
+    const shoot = await actAs({ namespace: "kube-system", name: "xylem-controller" });
+    t.teardown(() => {
+      seed.close();
+      shoot.close();
+    });
+    const name = { namespace: NAMESPACE, name: "marked" };
+    await admin.create(TUNNELS, { metadata: name, spec: { ranges: RANGES } });
+    const mark = { metadata: { finalizers: ["xylem.dev/tunnel"] } };
+    t.equal(await outcome(seed.patch(TUNNELS, name, mark)), "ok");
+    await admin.delete(TUNNELS, name);
+    t.match((await admin.get(TUNNELS, name)).metadata.deletionTimestamp, String);
+    const lease = { namespace: NAMESPACE, name: "marked-xylem-slot-0" };
+    await admin.create(LEASES, { metadata: lease, spec: {} });
+    t.equal(await outcome(seed.delete(LEASES, lease)), "ok");
+    const event = {
+      metadata: { namespace: NAMESPACE, name: "marked.given-up" },
+      involvedObject: { kind: "Tunnel", namespace: NAMESPACE, name: "marked" },
+      reason: "ShootNotTold",
+      type: "Warning",
+    };
+    t.equal(await outcome(seed.create(EVENTS, event)), "ok");
+    t.equal(await outcome(seed.patch(TUNNELS, name, { metadata: { finalizers: [] } })), "ok");
+    t.match(await outcome(admin.get(TUNNELS, name)), /^not-found/u);
+    t.match(await outcome(seed.delete(TUNNELS, name)), /^forbidden/u);
+    t.match(await outcome(seed.delete(SECRETS, { ...name, name: "other" })), /^forbidden/u);
+    const gateways = { namespace: "kube-system", name: "xylem" };
+    const spec = { slots: [slot(0)], transit: ["198.18.0.0/23"], ranges: RANGES, mtu: 1380 };
+    t.equal(await outcome(shoot.create(TUNNEL_GATEWAYS, { metadata: gateways, spec })), "ok");
+    t.equal(await outcome(shoot.delete(TUNNEL_GATEWAYS, gateways)), "ok");
+    t.match(await outcome(shoot.delete(TUNNEL_AGENTS, gateways)), /^forbidden/u);
   });
 
   await t.test("a gateway in the seed reads its one Secret and holds Leases", async (t) => {

@@ -1,11 +1,6 @@
 /** The controller makes a Tunnel's Secret, tells the shoot its gateways, writes the status, and nothing twice. */
 
 import t from "tap";
-import { FakeClock } from "#src/host/fake-clock.ts";
-import { FakeLog } from "#src/host/fake-log.ts";
-import { FakeKube } from "#src/host/kube/fake-kube.ts";
-import { seededRandom } from "#src/host/random.ts";
-import { slotMemoryNone } from "#src/host/slot-memory-file.ts";
 import {
   NODES,
   SECRETS,
@@ -13,54 +8,9 @@ import {
   TUNNEL_AGENTS,
   TUNNEL_GATEWAYS,
 } from "#src/ports/kube-resource.ts";
-import { SlotClaim } from "#src/reconcile/slot-claim.ts";
-import { Controller } from "./controller.ts";
+import { GATEWAYS, NAME, node, RANGES, SECRET, tunnel, world } from "./controller-world.ts";
 
-const NAME = { namespace: "shoot--lab--alpha", name: "alpha" };
-const SECRET = { namespace: "shoot--lab--alpha", name: "alpha-xylem" };
-const GATEWAYS = { namespace: "kube-system", name: "xylem" };
-const RANGES = { nodes: ["10.250.0.0/20"], pods: ["10.222.0.0/17"], services: ["10.97.0.0/22"] };
 const KEY = "SjmWOSPIsL/Of6C8hBUZxen3UK7fTAXJjvney34oElE=";
-
-const world = () => {
-  const clock = new FakeClock();
-  const log = new FakeLog();
-  const seed = new FakeKube({ clock, log });
-  const shoot = new FakeKube({ clock, log });
-  const opened: string[] = [];
-  const random = seededRandom(1);
-  const start = () =>
-    new Controller({
-      seed,
-      openShoot: ({ namespace, name }) => {
-        opened.push(`${namespace}/${name}`);
-        return shoot;
-      },
-      clock,
-      random,
-      log,
-      namespace: undefined,
-      tunnel: undefined,
-    });
-  const condition = (type: string) => {
-    const status = Object(seed.peek(TUNNELS, NAME)?.["status"]);
-    const conditions: unknown = status.conditions;
-    return Array.isArray(conditions) ? conditions.find((c) => Object(c).type === type) : undefined;
-  };
-  const status = () => Object(seed.peek(TUNNELS, NAME)?.["status"]);
-  return { clock, log, seed, shoot, opened, random, start, condition, status };
-};
-
-const tunnel = (spec: object = {}) => ({ metadata: NAME, spec: { ranges: RANGES, ...spec } });
-
-const node = (name: string) => ({
-  metadata: { name },
-  spec: { podCIDRs: ["10.222.1.0/24"] },
-  status: {
-    addresses: [{ type: "InternalIP", address: "10.250.0.11" }],
-    conditions: [{ type: "Ready", status: "True" }],
-  },
-});
 
 void t.test(
   "a Tunnel gets its Secret, its shoot is told 32 slots, and its status says so",
@@ -94,7 +44,7 @@ void t.test("nothing is written when nothing changed, over an hour and a restart
   await clock.advance(5_000);
   const writes = () => seed.writes.length + shoot.writes.length;
   const before = writes();
-  t.equal(before, 3, "the Secret, TunnelGateways and one status");
+  t.equal(before, 4, "the finalizer, the Secret, TunnelGateways and one status");
   await clock.advance(60 * 60_000);
   await first.stop();
   const second = start();
@@ -106,24 +56,12 @@ void t.test("nothing is written when nothing changed, over an hour and a restart
 void t.test(
   "a Tunnel is Ready when a gateway holds a slot and an agent is on a Ready node",
   async (t) => {
-    const { clock, log, seed, shoot, random, start, condition, status } = world();
+    const { clock, seed, shoot, start, condition, status, claim } = world();
     seed.seed(TUNNELS, tunnel());
     shoot.seed(NODES, node("n1"), node("n2"));
     const controller = start();
     await clock.advance(1_000);
-    const claim = new SlotClaim({
-      kube: seed,
-      clock,
-      log,
-      random,
-      memory: slotMemoryNone(),
-      namespace: NAME.namespace,
-      tunnel: NAME.name,
-      slots: 32,
-      identity: "uid-of-the-pod",
-      gatewayName: "kube-apiserver-0",
-      onLost: () => undefined,
-    }).start();
+    const gateway = claim();
     await clock.advance(1_000);
     t.match(condition("Ready"), { status: "False", reason: "NoAgent" });
     shoot.seed(TUNNEL_AGENTS, {
@@ -136,7 +74,7 @@ void t.test(
       agents: { ready: 1, total: 2 },
       gateways: [{ holder: "kube-apiserver-0", address: /^198\.18\.0\./u }],
     });
-    await claim.release();
+    await gateway.release();
     await clock.advance(1_000);
     t.match(condition("Ready"), { status: "False", reason: "NoGateway" });
     await controller.stop();
@@ -256,5 +194,53 @@ void t.test("once answers every Tunnel's result", async (t) => {
       ["shoot--lab--alpha/alpha", { kind: "reached" }],
     ],
   );
+  await controller.stop();
+});
+
+void t.test(
+  "the last handshake that a gateway told is published, and moves by whole minutes only",
+  async (t) => {
+    const { clock, seed, start, status, claim } = world();
+    seed.seed(TUNNELS, tunnel());
+    const controller = start();
+    let heardMs: number | null = null;
+    const gateway = claim(() => heardMs);
+    await clock.advance(5_000);
+    t.notOk("lastHandshake" in status());
+    heardMs = clock.wallMs();
+    gateway.renew();
+    await clock.advance(2_000);
+    t.equal(status().lastHandshake, "2026-01-01T00:00:05Z");
+    const before = seed.writes.filter(({ verb }) => verb === "patchStatus").length;
+    heardMs = clock.wallMs() + 20_000;
+    gateway.renew();
+    await clock.advance(120_000);
+    t.equal(status().lastHandshake, "2026-01-01T00:00:05Z", "20 s are no news");
+    t.equal(seed.writes.filter(({ verb }) => verb === "patchStatus").length, before);
+    heardMs = clock.wallMs();
+    gateway.renew();
+    await clock.advance(2_000);
+    t.equal(status().lastHandshake, "2026-01-01T00:02:07Z");
+    await gateway.release();
+    await clock.advance(2_000);
+    t.equal(status().lastHandshake, "2026-01-01T00:02:07Z", "it outlives the gateway");
+    await controller.stop();
+  },
+);
+
+void t.test("a Tunnel made anew gets new keys, not those of the deleted one", async (t) => {
+  const { clock, seed, shoot, start, condition } = world();
+  const ownerReferences = [{ kind: "Tunnel", name: "alpha", uid: "uid-of-the-old-one" }];
+  const master = Buffer.alloc(32, 7).toString("base64");
+  seed.seed(SECRETS, { metadata: { ...SECRET, ownerReferences }, data: { master } });
+  seed.seed(TUNNELS, tunnel());
+  const controller = start();
+  await clock.advance(5_000);
+  t.match(condition("Published"), { status: "False", message: /deleted Tunnel of the same name/u });
+  t.equal(shoot.writes.length, 0);
+  await seed.delete(SECRETS, SECRET);
+  await clock.advance(35_000);
+  t.match(condition("Published"), { status: "True" });
+  t.not(Object(seed.peek(SECRETS, SECRET)?.["data"]).master, master);
   await controller.stop();
 });

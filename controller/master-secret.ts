@@ -7,7 +7,7 @@ import {
   slotPrivateKey,
 } from "#src/host/slot-keys.ts";
 import type { PublicKey } from "#src/model/key.ts";
-import { type Parsed, parsed } from "#src/model/parsed.ts";
+import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
 import { slotsUpTo } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
 import { isHostError } from "#src/ports/host-error.ts";
@@ -27,7 +27,13 @@ export const ensureSlotKeys = async (
   tunnel: Tunnel,
   owner: KubeObject,
 ): Promise<Parsed<readonly PublicKey[]>> => {
-  const master = parseMasterSecret(await ensureSecret(parts, tunnel, owner));
+  const secret = await ensureSecret(parts, tunnel, owner);
+  if (isOfAnother(secret, owner)) {
+    return problem(
+      `Secret ${tunnel.namespace}/${secret.metadata.name} belongs to a deleted Tunnel of the same name: waiting until garbage collection removes it; delete it if it stays`,
+    );
+  }
+  const master = parseMasterSecret(secret);
   if (!master.ok) return master;
   const keys: PublicKey[] = [];
   for (const slot of slotsUpTo(tunnel.slots)) {
@@ -38,6 +44,13 @@ export const ensureSlotKeys = async (
   master.value.fill(0);
   return parsed(keys);
 };
+
+/** A Tunnel made anew gets new keys: the garbage collector is about to remove those of the old one. */
+const isOfAnother = (secret: KubeObject, owner: KubeObject): boolean =>
+  (secret.metadata.ownerReferences ?? []).some((reference) => {
+    const { kind, name, uid }: Record<string, unknown> = { ...Object(reference) };
+    return kind === "Tunnel" && name === owner.metadata.name && uid !== owner.metadata.uid;
+  });
 
 const ensureSecret = async (
   { kube, random }: { readonly kube: Kube; readonly random: Random },

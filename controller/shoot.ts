@@ -10,10 +10,13 @@ import type { PublicKey } from "#src/model/key.ts";
 import type { AgentClaim, NodeFacts, Tunnel } from "#src/model/tunnel.ts";
 import { countAgents } from "#src/plan/tunnel-status.ts";
 import { isHostError } from "#src/ports/host-error.ts";
-import type { Kube, Reflector } from "#src/ports/kube.ts";
+import type { Kube, KubeObject, Reflector } from "#src/ports/kube.ts";
 import { NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
 
 const AGENT_NAMESPACE = "kube-system";
+const GATEWAYS = { namespace: "kube-system", name: "xylem" };
+/** UID of the Tunnel that the object was published for: only that one takes it away again. */
+const OWNER = "xylem.dev/tunnel-uid";
 
 export class Shoot {
   readonly #kube: Kube;
@@ -38,18 +41,48 @@ export class Shoot {
     });
   }
 
-  /** Writes `TunnelGateways` when it is absent or differs; answers whether it wrote. Throws HostError. */
-  async publish(tunnel: Tunnel, keys: readonly PublicKey[]): Promise<boolean> {
+  /**
+   * Writes `TunnelGateways` when it is absent or differs; answers whether it wrote. `owner` is the Tunnel's UID.
+   * Throws HostError.
+   */
+  async publish(tunnel: Tunnel, keys: readonly PublicKey[], owner: string): Promise<boolean> {
     const wanted = tunnelGatewaysObject({ tunnel, keys });
-    try {
-      const held = await this.#kube.get(TUNNEL_GATEWAYS, wanted.metadata);
-      if (isDeepStrictEqual(held["spec"], wanted.spec)) return false;
-      await this.#kube.replace(TUNNEL_GATEWAYS, { ...held, spec: wanted.spec });
-    } catch (error) {
-      if (!isHostError(error) || error.code !== "not-found") throw error;
-      await this.#kube.create(TUNNEL_GATEWAYS, wanted);
+    const held = await this.#published();
+    const annotations = { ...held?.metadata.annotations, [OWNER]: owner };
+    if (held === null) {
+      const metadata = { ...wanted.metadata, annotations };
+      await this.#kube.create(TUNNEL_GATEWAYS, { ...wanted, metadata });
+      return true;
     }
+    const isOurs = held.metadata.annotations?.[OWNER] === owner;
+    if (isOurs && isDeepStrictEqual(held["spec"], wanted.spec)) return false;
+    const metadata = { ...held.metadata, annotations };
+    await this.#kube.replace(TUNNEL_GATEWAYS, { ...held, metadata, spec: wanted.spec });
     return true;
+  }
+
+  /**
+   * Removes `TunnelGateways`, unless it was published for another Tunnel: a shoot that moved to another seed keeps
+   * what that seed told it. Answers whether there was anything to remove. Throws HostError.
+   */
+  async withdraw(owner: string): Promise<boolean> {
+    const held = await this.#published();
+    if (held === null || (held.metadata.annotations?.[OWNER] ?? owner) !== owner) return false;
+    const { uid, resourceVersion } = held.metadata;
+    await this.#kube.delete(TUNNEL_GATEWAYS, GATEWAYS, {
+      ...(uid === undefined ? {} : { uid }),
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+    });
+    return true;
+  }
+
+  async #published(): Promise<KubeObject | null> {
+    try {
+      return await this.#kube.get(TUNNEL_GATEWAYS, GATEWAYS);
+    } catch (error) {
+      if (isHostError(error) && error.code === "not-found") return null;
+      throw error;
+    }
   }
 
   /** Null: not both are listed yet. */

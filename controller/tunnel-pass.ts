@@ -14,6 +14,7 @@ import { TUNNELS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
 import type { RunResult } from "#src/reconcile/loop.ts";
+import { FINALIZER, hasFinalizer, removeTunnel } from "./removal.ts";
 import { ensureSlotKeys } from "./master-secret.ts";
 import type { Shoot } from "./shoot.ts";
 
@@ -37,16 +38,35 @@ export const passTunnel = async (
   facts: TunnelPassFacts,
 ): Promise<RunResult> => {
   const { object } = facts;
+  if (object.metadata.deletionTimestamp !== undefined) return await remove(parts, facts);
   const spec = parseTunnel(object);
   if (!spec.ok) {
     await writeStatus(parts, facts, { kind: "pending", message: "the spec is not valid" });
     return { kind: "rejected", problem: spec.problem };
   }
+  await ensureFinalizer(parts, object);
   const publication = await publish(parts, facts, spec.value);
   await writeStatus(parts, facts, publication);
   return publication.kind === "failed"
     ? { kind: "retry", problem: publication.message }
     : { kind: "reached" };
+};
+
+/** Before anything is made: a Tunnel must not go while the shoot still knows its keys. */
+const ensureFinalizer = async ({ seed }: TunnelPassParts, object: KubeObject): Promise<void> => {
+  if (hasFinalizer(object)) return;
+  const { namespace, name, resourceVersion } = object.metadata;
+  const key = namespace === undefined ? { name } : { namespace, name };
+  const held: unknown = object.metadata["finalizers"];
+  const finalizers = [...(Array.isArray(held) ? held : []), FINALIZER];
+  await seed.patch(TUNNELS, key, { metadata: { resourceVersion, finalizers } });
+};
+
+const remove = async (parts: TunnelPassParts, facts: TunnelPassFacts): Promise<RunResult> => {
+  const waitsFor = await removeTunnel(parts, facts);
+  if (waitsFor === null) return { kind: "reached" };
+  await writeStatus(parts, facts, { kind: "withdrawing", message: waitsFor });
+  return { kind: "retry", problem: waitsFor };
 };
 
 const publish = async (
@@ -61,7 +81,8 @@ const publish = async (
   );
   if (!keys.ok) return { kind: "failed", message: keys.problem };
   try {
-    const hasWritten = await facts.shoot().publish(tunnel, keys.value);
+    const owner = facts.object.metadata.uid ?? "";
+    const hasWritten = await facts.shoot().publish(tunnel, keys.value, owner);
     if (hasWritten) {
       const name = `${tunnel.namespace}/${tunnel.name}`;
       parts.log.info({ tunnel: name, slots: tunnel.slots }, "The shoot was told of its gateways");
@@ -87,7 +108,7 @@ const writeStatus = async (
     publication,
     gateways: spec.ok ? holdersOf(spec.value, leases, nowMs) : gatewaysBefore(object),
     agents: (spec.ok ? facts.shoot().agents() : null) ?? agentsBefore(object),
-    lastHandshakeMs: null,
+    lastHandshakeMs: lastHandshakeOf(object, leases, nowMs),
     previous: object["status"],
     nowMs,
   });
@@ -112,6 +133,21 @@ const holdersOf = (
     if (holder === null || expiresMs <= nowMs || address === undefined) return [];
     return [{ slot, holder: gatewayName ?? holder, address }];
   });
+
+/** The newest that a gateway told with its Lease; a clock that is ahead must not stop the status from moving. */
+const lastHandshakeOf = (
+  object: KubeObject,
+  leases: readonly KubeObject[],
+  nowMs: number,
+): number | null => {
+  const { namespace, name } = object.metadata;
+  const told = leases.flatMap((lease) => {
+    const read = parseSlotLease(lease);
+    if (!read.ok || lease.metadata.namespace !== namespace || read.value.tunnel !== name) return [];
+    return read.value.lastHandshakeMs ?? [];
+  });
+  return told.length === 0 ? null : Math.min(nowMs, Math.max(...told));
+};
 
 /** What the status said last: a spec that is not taken ends no gateway. Only we write the status, the CRD checks it. */
 const gatewaysBefore = (object: KubeObject): readonly GatewayStatus[] => {

@@ -215,3 +215,15 @@ function reorder(value: unknown): unknown {
       .map(([key, part]) => [key, reorder(part)]),
   );
 }
+
+t.test("a Tunnel that is being deleted says so, whether its spec is valid or not", async (t) => {
+  const publication = { kind: "withdrawing", message: "the shoot does not answer" } as const;
+  for (const spec of [facts.spec, problem("no ranges")]) {
+    const { status } = planTunnelStatus({ ...facts, spec, publication });
+    t.match(status.conditions, [
+      { type: "Accepted" },
+      { type: "Published", status: "Unknown", reason: "Withdrawing", message: /does not answer/ },
+      { type: "Ready", status: "False", reason: "Deleting" },
+    ]);
+  }
+});

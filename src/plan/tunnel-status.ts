@@ -40,7 +40,9 @@ export interface TunnelStatus {
 export type Publication =
   | { readonly kind: "published" }
   | { readonly kind: "pending"; readonly message: string }
-  | { readonly kind: "failed"; readonly message: string };
+  | { readonly kind: "failed"; readonly message: string }
+  /** The Tunnel is being deleted, and the shoot still has to be told. */
+  | { readonly kind: "withdrawing"; readonly message: string };
 
 export interface TunnelStatusFacts {
   readonly generation: number;
@@ -104,6 +106,9 @@ const accepted = ({ spec }: TunnelStatusFacts): WantedCondition =>
 
 const published = ({ spec, publication }: TunnelStatusFacts): WantedCondition => {
   const type = "Published";
+  if (publication.kind === "withdrawing") {
+    return { type, status: "Unknown", reason: "Withdrawing", message: publication.message };
+  }
   if (!spec.ok) {
     return { type, status: "Unknown", reason: "NotAccepted", message: NOT_TAKEN };
   }
@@ -124,6 +129,9 @@ const ready = (facts: TunnelStatusFacts): WantedCondition => {
     reason,
     message,
   });
+  if (facts.publication.kind === "withdrawing") {
+    return no("Deleting", "the Tunnel is being deleted");
+  }
   if (!facts.spec.ok) return no("NotAccepted", NOT_TAKEN);
   if (facts.publication.kind !== "published") {
     return no("NotPublished", "the shoot has not been told of its gateways");

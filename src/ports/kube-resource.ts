@@ -36,6 +36,12 @@ export const CONFIG_MAPS: KubeResource = {
   kind: "ConfigMap",
   isNamespaced: true,
 };
+export const EVENTS: KubeResource = {
+  ...CORE,
+  plural: "events",
+  kind: "Event",
+  isNamespaced: true,
+};
 export const LEASES: KubeResource = {
   group: "coordination.k8s.io",
   version: "v1",

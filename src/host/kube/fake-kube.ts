@@ -181,11 +181,20 @@ export class FakeKube implements Kube {
     ) {
       throw new KubeError("conflict", `fake: delete ${what}: a precondition failed`);
     }
+    if (finalizersOf(held.object).length > 0) {
+      if (held.object.metadata.deletionTimestamp !== undefined) return;
+      this.writes.push({ verb: "delete", object: what });
+      this.#version += 1;
+      const deletionTimestamp = this.#timestamp();
+      const resourceVersion = String(this.#version);
+      const metadata = { ...held.object.metadata, deletionTimestamp, resourceVersion };
+      const object = { ...held.object, metadata };
+      this.#stored.set(storeKey(resource, name), { resource, object });
+      this.#tell(resource, { kind: "upsert", object }, held.object);
+      return;
+    }
     this.writes.push({ verb: "delete", object: what });
-    this.#stored.delete(storeKey(resource, name));
-    this.#version += 1;
-    const metadata = { ...held.object.metadata, resourceVersion: String(this.#version) };
-    this.#tell(resource, { kind: "delete", object: { ...held.object, metadata } }, held.object);
+    this.#remove(resource, held.object);
   }
 
   reflect(resource: KubeResource, options: ReflectOptions): Reflector {
@@ -274,8 +283,9 @@ export class FakeKube implements Kube {
     }
     checkSize(what, wanted);
     const isStatus = verb === "replaceStatus" || verb === "patchStatus";
-    const { uid, creationTimestamp, generation, resourceVersion } = held.metadata;
-    const kept = { uid, creationTimestamp, generation, resourceVersion };
+    const { uid, creationTimestamp, deletionTimestamp, generation } = held.metadata;
+    const { resourceVersion } = held.metadata;
+    const kept = { uid, creationTimestamp, deletionTimestamp, generation, resourceVersion };
     const next: KubeObject = {
       ...wanted,
       metadata: { ...wanted.metadata, ...definedOnly(kept) },
@@ -290,9 +300,25 @@ export class FakeKube implements Kube {
     };
     const stored = { ...next, metadata };
     this.writes.push({ verb, object: what });
+    // The last finalizer is gone: so is the object.
+    if (deletionTimestamp !== undefined && finalizersOf(stored).length === 0) {
+      this.#remove(resource, stored);
+      return structuredClone(stored);
+    }
     this.#stored.set(storeKey(resource, name), { resource, object: stored });
     this.#tell(resource, { kind: "upsert", object: stored }, held);
     return structuredClone(stored);
+  }
+
+  #remove(resource: KubeResource, object: KubeObject): void {
+    this.#stored.delete(storeKey(resource, object.metadata));
+    this.#version += 1;
+    const metadata = { ...object.metadata, resourceVersion: String(this.#version) };
+    this.#tell(resource, { kind: "delete", object: { ...object, metadata } }, object);
+  }
+
+  #timestamp(): string {
+    return new Date(this.#clock.wallMs()).toISOString().replace(/\.\d+/u, "");
   }
 
   #insert(resource: KubeResource, object: KubeObject): KubeObject {
@@ -306,7 +332,7 @@ export class FakeKube implements Kube {
         resource.group === "" ? resource.version : `${resource.group}/${resource.version}`,
       kind: resource.kind,
       metadata: {
-        creationTimestamp: new Date(this.#clock.wallMs()).toISOString().replace(/\.\d+/u, ""),
+        creationTimestamp: this.#timestamp(),
         ...(object["spec"] === undefined ? {} : { generation: 1 }),
         uid: `00000000-0000-4000-8000-${String(this.#uids).padStart(12, "0")}`,
         ...structuredClone(object.metadata),
@@ -368,6 +394,11 @@ const versionOf = (object: KubeObject): { resourceVersion?: string } =>
 const withStatusOf = (object: KubeObject, held: KubeObject): KubeObject => {
   const { status: _, ...rest } = object;
   return held["status"] === undefined ? rest : { ...rest, status: held["status"] };
+};
+
+const finalizersOf = (object: KubeObject): readonly unknown[] => {
+  const finalizers = object.metadata["finalizers"];
+  return Array.isArray(finalizers) ? finalizers : [];
 };
 
 const definedOnly = (fields: Readonly<Record<string, unknown>>): Record<string, unknown> =>

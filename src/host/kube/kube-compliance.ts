@@ -26,6 +26,7 @@ export const kubeCompliance = (t: Test, open: () => Promise<KubeSubject>): void 
   };
   testVerbs(t, opened);
   testWrites(t, opened);
+  testFinalizers(t, opened);
   testStatus(t, opened);
   testReflector(t, opened);
 };
@@ -142,6 +143,23 @@ const testWrites = (t: Test, opened: Opened): void => {
     t.equal(await codeOfFailure(kube.delete(CONFIG_MAPS, name, { uid })), "conflict");
     t.match(await kube.get(CONFIG_MAPS, name), { metadata: { name: "precondition" } });
     await kube.delete(CONFIG_MAPS, name);
+  });
+};
+
+const testFinalizers = (t: Test, opened: Opened): void => {
+  void t.test("an object with a finalizer stays, marked, until the last one is gone", async (t) => {
+    const { kube, namespace } = await opened(t);
+    const name = { namespace, name: "finalized" };
+    const { metadata, ...rest } = configMap(namespace, "finalized", {});
+    const finalizers = ["xylem.dev/test"];
+    await kube.create(CONFIG_MAPS, { ...rest, metadata: { ...metadata, finalizers } });
+    await kube.delete(CONFIG_MAPS, name);
+    await kube.delete(CONFIG_MAPS, name);
+    const held = await kube.get(CONFIG_MAPS, name);
+    t.match(held.metadata, { deletionTimestamp: String, finalizers });
+    const { resourceVersion } = held.metadata;
+    await kube.patch(CONFIG_MAPS, name, { metadata: { resourceVersion, finalizers: [] } });
+    t.equal(await codeOfFailure(kube.get(CONFIG_MAPS, name)), "not-found");
   });
 };
 
