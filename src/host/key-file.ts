@@ -1,5 +1,6 @@
 /** A node's private key in a file that never leaves the node: made when missing, readable by its owner only. */
 
+import { randomUUID } from "node:crypto";
 import { link, mkdir, open, readFile, unlink } from "node:fs/promises";
 import { dirname } from "node:path";
 import { type PrivateKey, parsePrivateKey } from "#src/model/key.ts";
@@ -31,7 +32,7 @@ const fileError = (cause: unknown, file: string): HostError => {
 /** Writes beside the file and links it into place, so that two starts at once agree on one key. */
 const makeKeyFile = async (file: string, random: Random): Promise<void> => {
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-  const draft = `${file}.${process.pid}.new`;
+  const draft = `${file}.${randomUUID()}.new`;
   const handle = await open(draft, "w", OWNER_ONLY);
   try {
     await handle.writeFile(`${Buffer.from(random.bytes(KEY_BYTES)).toString("base64")}\n`);
