@@ -2,6 +2,7 @@
 
 use crate::allowed_ips::assign;
 use crate::event::{Code, Failure};
+use crate::lazy_noise::LazyNoise;
 use crate::noise::{Identity, Key};
 use crate::peer::{NewPeer, Peer};
 use crate::poll::Waker;
@@ -84,7 +85,7 @@ impl Device {
             let pair = Pair::open(port, options.offload).map_err(|e| socket_failure(port, &e))?;
             paths.push(pair);
         }
-        let identity = Identity::new(options.private_key);
+        let identity = Arc::new(Identity::new(options.private_key));
         let own = if let Role::Agent { id } = options.role {
             id
         } else {
@@ -290,10 +291,11 @@ impl Device {
             slot: wanted.slot,
             endpoint: wanted.endpoint,
             path: usize::from(wanted.agent ^ wanted.agent >> 8) % paths,
-            noise: self
-                .shared
-                .identity
-                .peer(wanted.key, pair_index(wanted.agent, wanted.slot)),
+            noise: Box::new(LazyNoise::new(
+                self.shared.identity.clone(),
+                wanted.key,
+                pair_index(wanted.agent, wanted.slot),
+            )),
         })
     }
 

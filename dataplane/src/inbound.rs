@@ -189,6 +189,7 @@ impl Inbound<'_> {
         if is_authentic {
             peer.has_session
                 .store(noise.session_age().is_some(), Relaxed);
+            self.drain(noise.as_mut(), arrival);
         }
         drop(noise);
         if is_authentic {
@@ -331,21 +332,22 @@ impl Inbound<'_> {
             arrival.local,
         );
         peer.sent_ms.store(arrival.now_ms, Relaxed);
-        while let Sealed::Data(n) = noise.drain(&mut self.reply) {
-            shared.send_on(
-                arrival.socket,
-                &self.reply[..n],
-                None,
-                arrival.from,
-                arrival.local,
-            );
-        }
+        self.drain(noise, arrival);
         peer.handshake_ms.store(arrival.now_ms, Relaxed);
         shared.counters.handshakes_done.one();
         (shared.on_event)(Event::Handshake {
             key: peer.key,
             index,
         });
+    }
+
+    /// Sends what waited for a session to where the datagram that made or confirmed it came from.
+    fn drain(&mut self, noise: &mut dyn Noise, arrival: &Arrival<'_>) {
+        while let Sealed::Data(n) = noise.drain(&mut self.reply) {
+            let bytes = &self.reply[..n];
+            self.shared
+                .send_on(arrival.socket, bytes, None, arrival.from, arrival.local);
+        }
     }
 
     /// An authentic datagram came from the peer.

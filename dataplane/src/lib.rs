@@ -7,6 +7,7 @@ pub mod echo;
 pub mod event;
 pub mod inner_flows;
 pub mod ip;
+pub mod lazy_noise;
 pub mod merge;
 pub mod mss;
 pub mod noise;

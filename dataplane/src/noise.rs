@@ -19,6 +19,9 @@ pub const HANDSHAKE_MAX: usize = 148;
 /// Handshake messages a second before initiators must show a cookie.
 const HANDSHAKES_PER_SECOND: u64 = 500;
 
+/// Packets that wait for one peer's session at most: first segments of a few dozen connections.
+const QUEUE_MAX: usize = 64;
+
 /// What sealing produced in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealed {
@@ -26,8 +29,10 @@ pub enum Sealed {
     Data(usize),
     /// A handshake message of this many bytes; the packet waits inside for the session.
     Handshake(usize),
-    /// Nothing to send.
+    /// Nothing to send: a packet waits inside for the session.
     Nothing,
+    /// Nothing to send, and the packet is lost: too many wait for a session already.
+    Full,
 }
 
 /// What a datagram turned out to be.
@@ -53,7 +58,7 @@ pub trait Noise: Send {
     fn seal(&mut self, packet: &[u8], out: &mut [u8]) -> Sealed;
     /// Opens a datagram. Never panics, whatever its size or content.
     fn open(&mut self, datagram: &[u8], out: &mut [u8]) -> Opened;
-    /// The next message that waited for a session.
+    /// The next message that waited for a session; `Nothing` without one.
     fn drain(&mut self, out: &mut [u8]) -> Sealed;
     /// Moves the clock of all timers to now; must run before any use after a pause.
     fn tick(&mut self, out: &mut [u8]) -> Sealed;
@@ -61,6 +66,12 @@ pub trait Noise: Send {
     fn initiate(&mut self, out: &mut [u8]) -> Sealed;
     /// Age of the session in use; `None` without one.
     fn session_age(&self) -> Option<Duration>;
+    /// Whether something would be lost without this state: a session, a handshake under way, or the
+    /// time of the last initiation that was answered, without which an old one could be replayed.
+    fn is_needed(&self) -> bool;
+    /// Gives memory back when nothing would be lost; says whether the state is at rest now.
+    /// Call it when the other end can have no session any more either.
+    fn rest(&mut self) -> bool;
 }
 
 /// This device's key pair and its limits on handshakes.
@@ -111,7 +122,12 @@ impl Identity {
             index & 0x00ff_ffff,
             Some(self.unlimited.clone()),
         );
-        Box::new(Boring { tunn })
+        Box::new(Boring {
+            tunn,
+            queued: 0,
+            is_asking: false,
+            has_answered: false,
+        })
     }
 
     /// Checks mac1 first, then the load, then whose a handshake message is. Works on anything
@@ -139,6 +155,12 @@ impl Identity {
 
 struct Boring {
     tunn: Tunn,
+    /// Packets given to the crate's own queue since there was a session; it would take 256 of any size.
+    queued: usize,
+    /// An initiation of ours is under way.
+    is_asking: bool,
+    /// An initiation of the peer was answered: the crate knows its time, which nothing else remembers.
+    has_answered: bool,
 }
 
 fn sealed(result: TunnResult<'_>) -> Sealed {
@@ -152,13 +174,35 @@ fn sealed(result: TunnResult<'_>) -> Sealed {
     }
 }
 
+impl Boring {
+    /// An initiation, unless one is under way and `is_forced` is not said.
+    fn ask(&mut self, out: &mut [u8], is_forced: bool) -> Sealed {
+        let sealed = sealed(self.tunn.format_handshake_initiation(out, is_forced));
+        self.note(sealed)
+    }
+
+    /// Remembers that a handshake began.
+    fn note(&mut self, sealed: Sealed) -> Sealed {
+        self.is_asking |= matches!(sealed, Sealed::Handshake(_));
+        sealed
+    }
+}
+
 impl Noise for Boring {
     fn seal(&mut self, packet: &[u8], out: &mut [u8]) -> Sealed {
         // The crate panics on a buffer that is too small.
         if out.len() < (packet.len() + DATA_OVERHEAD).max(HANDSHAKE_MAX) {
-            return Sealed::Nothing;
+            return Sealed::Full;
         }
-        sealed(self.tunn.encapsulate(packet, out))
+        if self.queued >= QUEUE_MAX && self.session_age().is_none() {
+            return match self.ask(out, false) {
+                Sealed::Nothing => Sealed::Full,
+                sealed => sealed,
+            };
+        }
+        let sealed = sealed(self.tunn.encapsulate(packet, out));
+        self.queued += usize::from(!matches!(sealed, Sealed::Data(_)));
+        self.note(sealed)
     }
 
     fn open(&mut self, datagram: &[u8], out: &mut [u8]) -> Opened {
@@ -166,13 +210,17 @@ impl Noise for Boring {
         if datagram.len() < DATA_OVERHEAD || out.len() < datagram.len().max(HANDSHAKE_MAX) {
             return Opened::Refused;
         }
-        let is_cookie = datagram[0] == 3;
+        let kind = datagram[0];
         match self.tunn.decapsulate(None, datagram, out) {
             TunnResult::WriteToTunnelV4(p, _) | TunnResult::WriteToTunnelV6(p, _) => {
                 Opened::Packet(p.len())
             }
-            TunnResult::WriteToNetwork(m) => Opened::Answer(m.len()),
-            TunnResult::Done if is_cookie => Opened::Cookie,
+            TunnResult::WriteToNetwork(m) => {
+                self.has_answered |= kind == 1;
+                self.is_asking &= kind == 1;
+                Opened::Answer(m.len())
+            }
+            TunnResult::Done if kind == 3 => Opened::Cookie,
             TunnResult::Done => Opened::Keepalive,
             // Only a data message that opened can fail here: its framing was checked before.
             TunnResult::Err(WireGuardError::InvalidPacket) if datagram[..4] == [4, 0, 0, 0] => {
@@ -183,24 +231,46 @@ impl Noise for Boring {
     }
 
     fn drain(&mut self, out: &mut [u8]) -> Sealed {
-        sealed(self.tunn.decapsulate(None, &[], out))
+        // Without a session (a responder has none before the first data) the crate would begin a handshake.
+        if self.queued == 0 || self.session_age().is_none() {
+            return Sealed::Nothing;
+        }
+        let sealed = sealed(self.tunn.decapsulate(None, &[], out));
+        if sealed == Sealed::Nothing {
+            self.queued = 0;
+        }
+        sealed
     }
 
     fn tick(&mut self, out: &mut [u8]) -> Sealed {
         if out.len() < HANDSHAKE_MAX {
             return Sealed::Nothing;
         }
-        sealed(self.tunn.update_timers(out))
+        let sealed = sealed(self.tunn.update_timers(out));
+        if self.tunn.is_expired() {
+            // The crate gave up and threw its queue away.
+            self.queued = 0;
+            self.is_asking = false;
+        }
+        self.note(sealed)
     }
 
     fn initiate(&mut self, out: &mut [u8]) -> Sealed {
         if out.len() < HANDSHAKE_MAX {
             return Sealed::Nothing;
         }
-        sealed(self.tunn.format_handshake_initiation(out, true))
+        self.ask(out, true)
     }
 
     fn session_age(&self) -> Option<Duration> {
         self.tunn.time_since_last_handshake()
+    }
+
+    fn is_needed(&self) -> bool {
+        self.is_asking || self.has_answered || self.session_age().is_some()
+    }
+
+    fn rest(&mut self) -> bool {
+        false
     }
 }

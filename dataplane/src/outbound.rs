@@ -147,6 +147,7 @@ impl Batch<'_> {
                 self.shared.send_sealed(self.peer, sealed, out, self.now_ms);
             }
             Sealed::Nothing => {}
+            Sealed::Full => self.shared.counters.drop_queue.one(),
         }
     }
 

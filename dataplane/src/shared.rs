@@ -35,7 +35,7 @@ pub struct Shared {
     pub role: Role,
     pub mtu: u16,
     pub offload: bool,
-    pub identity: Identity,
+    pub identity: Arc<Identity>,
     pub tun: Tun,
     pub table: RwLock<Arc<Table>>,
     pub steering: RwLock<Arc<Steering>>,
@@ -140,6 +140,7 @@ impl Shared {
     pub fn send_sealed(&self, peer: &Peer, sealed: Sealed, out: &[u8], now_ms: u64) {
         match sealed {
             Sealed::Nothing => {}
+            Sealed::Full => self.counters.drop_queue.one(),
             Sealed::Data(n) => {
                 if n == DATA_OVERHEAD {
                     self.counters.keepalives_sent.one();

@@ -60,6 +60,8 @@ counters! {
     drop_unknown_agent,
     /// Answers on a relay flow that come from no known agent.
     drop_relay_stranger,
+    /// Packets for a peer for whose session too many wait already.
+    drop_queue,
     /// Datagrams that the kernel would not send.
     drop_send,
     /// Packets that the TUN would not take.

@@ -143,12 +143,17 @@ impl Timers {
                 active.due_ms = active.due_ms.min(keep_ms.max(now_ms + WARM_TICK_MS));
                 return true;
             }
-            if quiet < COOL_MS {
+            // What was sent last may have been an initiation: the other end remembers it as long.
+            let silent = now_ms.saturating_sub(peer.sent_ms.load(Relaxed));
+            if quiet.min(silent) < COOL_MS {
                 return true;
             }
             peer.is_active.store(false, SeqCst);
             // A packet that was sent meanwhile found the peer still active.
             let is_idle = peer.data_ms.load(SeqCst).max(peer.heard_ms.load(SeqCst)) == traffic_ms;
+            if is_idle {
+                peer.noise.lock().rest();
+            }
             !is_idle && !peer.is_active.swap(true, SeqCst)
         });
     }
