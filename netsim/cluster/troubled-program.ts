@@ -67,7 +67,7 @@ export function startTroubled({ lab, programs }: Cluster, spec: TroubledSpec): T
           if (!pattern.test(said)) throw new Error(said);
           return said;
         },
-        { timeoutMs, intervalMs: 100 },
+        { timeoutMs, intervalMs: 300 },
       ),
     stop: () => running.stop(stopGraceMs),
   };
