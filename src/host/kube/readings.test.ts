@@ -1,7 +1,7 @@
 import t from "tap";
 import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
-import type { KubeObject } from "#src/ports/kube.ts";
-import { Readings } from "./readings.ts";
+import type { KubeObject, Reflector, ReflectorState } from "#src/ports/kube.ts";
+import { Readings, whatIsMissing, whatIsStale } from "./readings.ts";
 
 const node = (name: string, spec: unknown, heartbeat = 1): KubeObject => ({
   metadata: { name, resourceVersion: `${heartbeat}` },
@@ -80,3 +80,31 @@ void t.test("nothing listed yet is no change, an empty first list is one", async
   t.equal(readings.update(new Map()), true);
   t.equal(readings.update(new Map()), false);
 });
+
+void t.test(
+  "a server that fails before its first list is missing, after it only stale",
+  async (t) => {
+    const stale = { kind: "stale", sinceMs: 1, problem: "https://a: list nodes: refused" } as const;
+    const silent = reflectorIn({ kind: "starting" }, null);
+    const live = reflectorIn({ kind: "live" }, new Map());
+    t.equal(whatIsMissing("the seed", [live, silent]), "the seed has not answered yet");
+    t.equal(whatIsMissing("the seed", [live, reflectorIn(stale, null)]), stale.problem);
+    t.same(whatIsStale("the seed", [live, silent, reflectorIn(stale, null)]), []);
+    const heardBefore = reflectorIn(stale, new Map());
+    t.equal(whatIsMissing("the seed", [live, heardBefore]), null);
+    t.match(whatIsStale("the seed", [live, heardBefore]), [
+      {
+        code: "stale",
+        object: "the seed",
+        message: /the seed may be old.*https:\/\/a: list nodes/,
+      },
+    ]);
+  },
+);
+
+function reflectorIn(
+  state: ReflectorState,
+  items: ReadonlyMap<string, KubeObject> | null,
+): Reflector {
+  return { state, items, synced: () => Promise.resolve(), stop: () => undefined };
+}

@@ -17,6 +17,7 @@ import { CONFIG_MAPS, LEASES, NODES } from "#src/ports/kube-resource.ts";
 import { Hidden, fixedCredentials } from "./credentials.ts";
 import type { KubeAuth } from "./credentials.ts";
 import { FakeApiServer, json, list, raw, silence, status, watching } from "./fake-api-server.ts";
+import { kubeconfigFile } from "./kubeconfig.ts";
 import { connectKube } from "./rest.ts";
 
 const TOKEN = "secret-token-nobody-may-see";
@@ -308,5 +309,47 @@ void t.test(
     t.match(log.messages("warn"), [/not JSON/u, /longer than 8388608 bytes/u]);
     t.equal(server.seen.length, 4);
     reflector.stop();
+  },
+);
+
+void t.test(
+  "a kubeconfig that is put right works at the next call, and a refusal names the file",
+  async (t) => {
+    const folder = await mkdtemp(join(tmpdir(), "xylem-kubeconfig-"));
+    const [server, gone] = [await new FakeApiServer().listen(), await new FakeApiServer().listen()];
+    await gone.close();
+    const file = join(folder, "shoot.conf");
+    const write = (url: string): Promise<void> =>
+      writeFile(
+        file,
+        JSON.stringify({
+          "current-context": "a",
+          contexts: [{ name: "a", context: { cluster: "a", user: "a" } }],
+          clusters: [{ name: "a", cluster: { server: url } }],
+          users: [{ name: "a", user: { token: TOKEN } }],
+        }),
+      );
+    await write(gone.url);
+    const kube = connectKube({
+      credentials: kubeconfigFile(file),
+      clock: new FakeClock(),
+      log: new FakeLog(),
+      random: seededRandom(1),
+      userAgent: "xylem-test/1",
+    });
+    t.teardown(async () => {
+      kube.close();
+      await server.close();
+      await rm(folder, { recursive: true });
+    });
+    t.match(await errorOf(kube.get(CONFIG_MAPS, NAME)), { code: "unreachable" });
+    await write(server.url);
+    server.script.push(json({ metadata: NAME }));
+    t.match(await kube.get(CONFIG_MAPS, NAME), { metadata: NAME }, "no time has passed");
+    server.otherwise = status(401, "Unauthorized", "no");
+    t.match(await errorOf(kube.get(CONFIG_MAPS, NAME)), {
+      code: "unauthorized",
+      message: `the credentials of kubeconfig ${file} are refused (no): renew the token`,
+    });
   },
 );
