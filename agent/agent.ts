@@ -35,6 +35,9 @@ export interface AgentStatus {
   readonly device: DeviceStats | null;
 }
 
+/** The report of a pass that had nothing to do. */
+const NOTHING: HostReport = { writes: 0, operations: [], errors: [] };
+
 export class Agent {
   readonly #parts: AgentParts;
   readonly #end: TunnelEnd;
@@ -88,9 +91,12 @@ export class Agent {
         `there is no readable Node ${config.node}: give the name of this machine's Node with --node`,
       );
     }
+    const gone = cluster.gone();
+    const cleared = gone === null ? NOTHING : await this.#clear();
     const facts = { node, claims: claims.values, publicKey, port: config.port, version };
     const agentId = await register({ kube, log }, facts);
     this.#agentId = agentId;
+    if (gone !== null) return this.#wait(gone, cleared);
     const gateways = cluster.gateways();
     if (!gateways.ok) return this.#wait(gateways.problem);
     const plan = planAgent({
@@ -124,13 +130,17 @@ export class Agent {
   /** Removes everything of ours from the node but its key. */
   async close(): Promise<void> {
     this.#problem = "stopping";
-    await this.#end.close();
+    await this.#clear();
   }
 
-  #wait(problem: string): HostReport {
+  #clear(): Promise<HostReport> {
+    return this.#end.close({ interface: this.#parts.config.interface });
+  }
+
+  #wait(problem: string, report: HostReport = NOTHING): HostReport {
     if (this.#problem !== problem) this.#parts.log.info({ problem }, "waiting");
     this.#problem = problem;
-    return { writes: 0, operations: [], errors: [] };
+    return report;
   }
 
   /** Findings are logged when they change, not at every pass. */

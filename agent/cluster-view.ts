@@ -9,7 +9,7 @@ import { NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.
 import type { Finding } from "#src/model/finding.ts";
 import { type Parsed, problem } from "#src/model/parsed.ts";
 import type { AgentClaim, NodeFacts, TunnelGateways } from "#src/model/tunnel.ts";
-import type { Kube, Reflector } from "#src/ports/kube.ts";
+import type { Kube, KubeObject, Reflector } from "#src/ports/kube.ts";
 
 const NAMESPACE = "kube-system";
 const GATEWAYS = "xylem";
@@ -52,14 +52,21 @@ export class ClusterView {
     return whatIsStale("the API server", [this.#nodes, this.#claims, this.#gateways]);
   }
 
+  /** Null while the object is there or not known yet; else the sentence that says why this node holds no tunnel. */
+  gone(): string | null {
+    if (this.#gateways.items === null || this.#object() !== undefined) return null;
+    return `TunnelGateways ${NAMESPACE}/${GATEWAYS} does not exist: nothing of a tunnel is left on this node until the controller in the seed makes it`;
+  }
+
   gateways(): Parsed<TunnelGateways> {
-    const object = this.#gateways.items?.get(`${NAMESPACE}/${GATEWAYS}`);
-    if (object === undefined) {
-      return problem(
-        `TunnelGateways ${NAMESPACE}/${GATEWAYS} does not exist yet: the controller in the seed makes it`,
-      );
-    }
-    return parseTunnelGateways(object);
+    const object = this.#object();
+    return object === undefined
+      ? problem(this.gone() ?? "TunnelGateways are not listed yet")
+      : parseTunnelGateways(object);
+  }
+
+  #object(): KubeObject | undefined {
+    return this.#gateways.items?.get(`${NAMESPACE}/${GATEWAYS}`);
   }
 
   stop(): void {

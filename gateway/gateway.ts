@@ -7,7 +7,7 @@ import type { PrivateKey } from "#src/model/key.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
 import { type GatewayPlan, planGateway } from "#src/plan/gateway-plan.ts";
-import { type PathTarget, provePath, proveRoute } from "#src/host/path-proof.ts";
+import type { PathProver, PathTarget } from "#src/host/path-proof.ts";
 import type { Clock } from "#src/ports/clock.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { HostReport } from "#src/reconcile/host.ts";
@@ -22,6 +22,7 @@ export interface GatewayParts {
   readonly ports: TunnelEndPorts;
   readonly tunnels: TunnelView;
   readonly shoot: ShootView;
+  readonly paths: PathProver;
   readonly clock: Clock;
   readonly log: Log;
   /** Asks for another run of the work loop. */
@@ -55,6 +56,7 @@ const KUBELET_PORT = 10_250;
 const PROOF_TIMEOUT_MS = 2_000;
 /** Between two tries to prove the path. */
 const PROOF_PAUSE_MS = 1_000;
+const UNPROVEN = "no connection through the tunnel has been answered yet";
 
 export class Gateway {
   readonly #parts: GatewayParts;
@@ -67,7 +69,9 @@ export class Gateway {
   #knownFindings = "";
   /** Proven: a connection through the tunnel was answered, and nothing has spoken against it since. */
   #proof: "none" | "running" | "proven" = "none";
-  #proofProblem: string | null = null;
+  #proofProblem: string = UNPROVEN;
+  /** Counts devices that were given up, so that a late proof is not taken for one of the next. */
+  #proofRound = 0;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
@@ -86,7 +90,8 @@ export class Gateway {
   /** Null: ready; else why not. What keeps the first lists from coming is asked anew: no pass hears of it. */
   problem(): string | null {
     const { tunnels, shoot } = this.#parts;
-    return tunnels.missing() ?? shoot.missing() ?? this.#problem;
+    const unproven = this.#proof === "proven" ? null : this.#proofProblem;
+    return tunnels.missing() ?? shoot.missing() ?? this.#problem ?? unproven;
   }
 
   status(): GatewayStatus {
@@ -117,6 +122,8 @@ export class Gateway {
   /** `isHurried`: a peer fell silent or came back, and only the choice of the relay can differ. */
   async #pass(isHurried: boolean): Promise<HostReport> {
     const { tunnels, shoot, config } = this.#parts;
+    const gone = tunnels.gone();
+    if (gone !== null) return await this.#leaveTunnel(gone);
     const tunnel = tunnels.tunnel();
     if (!tunnel.ok) return this.#wait(tunnel.problem);
     const identity = tunnels.identity(tunnel.value);
@@ -157,14 +164,32 @@ export class Gateway {
       this.#problem = failure.message;
       return report;
     }
-    this.#problem = await this.#whatIsUnproven(plan);
+    this.#problem = await this.#whatIsWrong(plan);
     return report;
   }
 
   /** Removes everything of ours from the pod's namespace; the slot is released by its owner. */
   async close(): Promise<void> {
     this.#problem = "stopping";
-    await this.#end.close();
+    await this.#closeEnd();
+  }
+
+  /** A Tunnel that is gone leaves nothing: first the device, then the slot, whose key it uses. */
+  async #leaveTunnel(problem: string): Promise<HostReport> {
+    const report = await this.#closeEnd();
+    await this.#parts.tunnels.leave();
+    this.#identity = null;
+    this.#endpoint = null;
+    this.#plan = null;
+    this.#wait(problem);
+    return report;
+  }
+
+  async #closeEnd(): Promise<HostReport> {
+    this.#proof = "none";
+    this.#proofProblem = UNPROVEN;
+    this.#proofRound += 1;
+    return await this.#end.close({ interface: this.#parts.config.interface });
   }
 
   /** Two gateways with one key would take each other's answers. */
@@ -174,7 +199,7 @@ export class Gateway {
       "another gateway holds this slot now: leaving it",
     );
     this.#identity = null;
-    await this.#end.close();
+    await this.#closeEnd();
   }
 
   #planFor(tunnel: Tunnel, { slot }: Identity, endpoint: Endpoint): GatewayPlan {
@@ -199,30 +224,29 @@ export class Gateway {
     return { ...plan, findings };
   }
 
-  /** Null: packets go through the tunnel and were answered. What is not proven yet is asked in the background. */
-  async #whatIsUnproven({ network, agents }: GatewayPlan): Promise<string | null> {
+  /** Null: the kernel leads packets into the tunnel. Whether they are answered is asked in the background. */
+  async #whatIsWrong({ network, agents }: GatewayPlan): Promise<string | null> {
     if (agents.planned === 0) return "no agent has registered yet";
     const relay = this.#parts.shoot.nodes.values.find(({ name }) => name === this.#relay.relay);
     const [address] = relay?.addresses ?? [];
     if (address === undefined) return "no node can be the relay: none is Ready and has an agent";
     const sources = network.addresses.map((cidr) => cidr.replace(/\/\d+$/, ""));
     const target = { address, port: KUBELET_PORT, timeoutMs: PROOF_TIMEOUT_MS, sources };
-    const wrongWay = await proveRoute(target);
-    if (wrongWay !== null || this.#proof === "proven") return wrongWay;
-    this.#prove(target);
-    return this.#proofProblem ?? "no connection through the tunnel has been answered yet";
+    const wrongWay = await this.#parts.paths.proveRoute(target);
+    if (wrongWay === null && this.#proof === "none") this.#prove(target);
+    return wrongWay;
   }
 
   /** A pass must not wait for the answer: a relay may die meanwhile. */
   #prove(target: PathTarget): void {
-    if (this.#proof === "running") return;
+    const { paths, clock, trigger } = this.#parts;
+    const round = this.#proofRound;
     this.#proof = "running";
-    void provePath(target).then((problem) => {
+    void paths.provePath(target).then((problem) => {
+      if (round !== this.#proofRound) return;
       this.#proof = problem === null ? "proven" : "none";
-      this.#proofProblem = problem;
-      this.#problem = problem;
-      if (problem !== null)
-        this.#parts.clock.after(PROOF_PAUSE_MS, () => this.#parts.trigger("unproven"));
+      this.#proofProblem = problem ?? UNPROVEN;
+      if (problem !== null) clock.after(PROOF_PAUSE_MS, () => trigger("unproven"));
     });
   }
 
@@ -242,7 +266,7 @@ export class Gateway {
   }
 
   #hear(event: DeviceEvent): void {
-    const { log, trigger } = this.#parts;
+    const { log, trigger, tunnels } = this.#parts;
     log.debug({ event }, "data plane");
     switch (event.kind) {
       case "unanswered":
@@ -260,6 +284,8 @@ export class Gateway {
         );
         return;
       case "handshake":
+        tunnels.heardHandshake();
+        return;
       case "endpoint":
         return;
     }

@@ -7,6 +7,7 @@ import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.
 import { connectKube } from "#src/host/kube/rest.ts";
 import { openLog } from "#src/host/log.ts";
 import { NetlinkNetwork } from "#src/host/network/netlink-network.ts";
+import { realPathProver } from "#src/host/path-proof.ts";
 import { runProgram, type RunningProgram } from "#src/host/program.ts";
 import { realRandom } from "#src/host/random.ts";
 import { createMetrics } from "#src/host/status/metrics.ts";
@@ -55,6 +56,7 @@ const start = async (): Promise<RunningProgram> => {
     },
     tunnels,
     shoot: new ShootView(shootKube, trigger),
+    paths: realPathProver,
     clock: realClock,
     log,
     trigger,

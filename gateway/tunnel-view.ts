@@ -11,12 +11,15 @@ import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
 import type { Clock } from "#src/ports/clock.ts";
-import type { Kube, Reflector } from "#src/ports/kube.ts";
+import type { Kube, KubeObject, Reflector } from "#src/ports/kube.ts";
 import { SECRETS, TUNNELS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
 import { SlotClaim } from "#src/reconcile/slot-claim.ts";
 import type { GatewayConfig } from "./config.ts";
+
+/** The controller's, docs/objects.md: while it is there, the shoot still knows this tunnel. */
+const FINALIZER = "xylem.dev/tunnel";
 
 export interface TunnelViewParts {
   readonly config: GatewayConfig;
@@ -41,6 +44,9 @@ export class TunnelView {
   #accepted: { readonly uid: string | undefined; readonly tunnel: Tunnel } | null = null;
   /** The last key that could be derived. */
   #identity: GatewayIdentity | null = null;
+  /** Whose slot is claimed. */
+  #claimedUid: string | undefined;
+  #lastHandshakeMs: number | null = null;
   #specFinding: Finding | null = null;
   #keyFinding: Finding | null = null;
 
@@ -70,6 +76,49 @@ export class TunnelView {
   }
 
   /**
+   * Null while the Tunnel is there or not known yet; else the sentence that says why nothing of it may be left here.
+   * A Tunnel that is being deleted is carried for as long as the controller needs it.
+   */
+  gone(): string | null {
+    const { namespace, tunnel } = this.#parts.config;
+    if (this.#tunnels.items === null) return null;
+    const object = this.#object();
+    const which = `Tunnel ${namespace}/${tunnel}`;
+    if (object === undefined) {
+      return `${which} does not exist in the seed: nothing of it is left here; create it, or stop this gateway`;
+    }
+    const { deletionTimestamp, finalizers, uid } = object.metadata;
+    const isHeld = Array.isArray(finalizers) && finalizers.includes(FINALIZER);
+    if (deletionTimestamp !== undefined && !isHeld) {
+      return `${which} is deleted, only others' finalizers hold it: nothing of it is left here`;
+    }
+    return this.#claim !== null && this.#claimedUid !== uid
+      ? `${which} was made anew: leaving the old one`
+      : null;
+  }
+
+  /** Forgets a Tunnel that is gone and gives its slot back; its device must be closed before. Idempotent. */
+  async leave(): Promise<void> {
+    const claim = this.#claim;
+    this.#claim = null;
+    this.#accepted = null;
+    this.#identity = null;
+    this.#specFinding = null;
+    this.#keyFinding = null;
+    this.#lastHandshakeMs = null;
+    if (claim === null) return;
+    await claim.release();
+    this.#parts.onChange("tunnel left");
+  }
+
+  /** Notes a handshake; the first one since the claim is told to the seed at once, the others with the next renewal. */
+  heardHandshake(): void {
+    const isFirst = this.#lastHandshakeMs === null;
+    this.#lastHandshakeMs = this.#parts.clock.wallMs();
+    if (isFirst) this.#claim?.renew();
+  }
+
+  /**
    * The Tunnel as it must be carried. A spec that can't be read does not end a tunnel that works: the last good one
    * stays, and `findings` says so.
    */
@@ -77,7 +126,7 @@ export class TunnelView {
     const { namespace, tunnel } = this.#parts.config;
     const missing = whatIsMissing("the seed's API server", [this.#tunnels]);
     if (missing !== null) return problem(missing);
-    const object = this.#tunnels.items?.get(`${namespace}/${tunnel}`);
+    const object = this.#object();
     if (object === undefined)
       return problem(`Tunnel ${namespace}/${tunnel} does not exist in the seed: create it`);
     const { uid } = object.metadata;
@@ -155,12 +204,18 @@ export class TunnelView {
     return master.ok ? slotPrivateKey(master.value, slot) : master;
   }
 
+  #object(): KubeObject | undefined {
+    const { namespace, tunnel } = this.#parts.config;
+    return this.#tunnels.items?.get(`${namespace}/${tunnel}`);
+  }
+
   #secretName(): string {
     return `${this.#parts.config.tunnel}-xylem`;
   }
 
   #startClaim(tunnel: Tunnel): SlotClaim {
     const { config, kube, clock, random, log, onChange } = this.#parts;
+    this.#claimedUid = this.#accepted?.uid;
     const claim = new SlotClaim({
       kube,
       clock,
@@ -175,6 +230,7 @@ export class TunnelView {
       slots: tunnel.slots,
       identity: config.identity,
       gatewayName: config.identity,
+      lastHandshakeMs: () => this.#lastHandshakeMs,
       onLost: () => {
         this.#claim = null;
         onChange("slot lost");

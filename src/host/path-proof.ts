@@ -28,6 +28,12 @@ export interface PathTarget {
   readonly sources: readonly string[];
 }
 
+/** Both proofs as one thing that tests replace. */
+export interface PathProver {
+  proveRoute(target: Pick<PathTarget, "address" | "sources">): Promise<string | null>;
+  provePath(target: PathTarget): Promise<string | null>;
+}
+
 /** Null: the path is proven; else the sentence that says what is wrong and what to do. */
 export const provePath = async (target: PathTarget): Promise<string | null> => {
   const wrongWay = await proveRoute(target);
@@ -47,3 +53,5 @@ export const proveRoute = async (
     local === null ? "there is no route" : `packets would leave with the source ${local}`;
   return `the way to ${target.address} does not lead through the tunnel (${seen} instead of ${target.sources.join(" or ")}): remove the route that is more specific than ours`;
 };
+
+export const realPathProver: PathProver = { proveRoute, provePath };

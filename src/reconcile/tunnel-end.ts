@@ -93,12 +93,29 @@ export class TunnelEnd {
   /**
    * Takes down the device and removes everything of ours from this machine, what a former run left included; but
    * nothing while another instance has the interface, or a second one would take the first one's tunnel down.
-   * Idempotent.
+   * `interface`: which one, where no device was opened. Idempotent; never throws HostError: failures are in the report.
    */
-  async close(): Promise<void> {
+  async close(options: { readonly interface?: string } = {}): Promise<HostReport> {
+    const own = this.#open?.options.interface;
     await this.#closeDevice();
-    if (this.#isForeign) return;
-    await removeHost({ network: this.#ports.network, firewall: this.#ports.firewall });
+    const name = own ?? options.interface;
+    if (this.#isForeign || (own === undefined && (await this.#isTaken(name)))) {
+      return { writes: 0, operations: [], errors: [] };
+    }
+    const { network, firewall } = this.#ports;
+    return await removeHost({ network, firewall }, name === undefined ? {} : { interface: name });
+  }
+
+  /** An interface goes with the process that made it: one that is there without a device of ours is another's. */
+  async #isTaken(name: string | undefined): Promise<boolean> {
+    if (name === undefined) return false;
+    try {
+      const observed = await this.#ports.network.observe({ interface: name, sysctls: {} });
+      return observed.link !== null;
+    } catch (error) {
+      if (!isHostError(error)) throw error;
+      return false;
+    }
   }
 
   async #deviceFor(options: DeviceOptions): Promise<Device> {
