@@ -8,6 +8,7 @@ import type { InjectionConfig, PodNamespace } from "#src/model/injection.ts";
 import { parseInjectionOptions } from "#src/model/injection-config.ts";
 import { valueOf } from "#src/model/parsed.ts";
 import { type InjectionPlan, planInjection } from "./injection-plan.ts";
+import { applyJsonPatch as apply } from "./json-patch-applier.ts";
 
 const CONFIG = valueOf(
   parseInjectionOptions({ image: "registry.example/xylem-gateway:0.1.0", ownNamespace: "xylem" }),
@@ -586,57 +587,3 @@ const anyInjector = fc
       (pod) =>
         steps.reduce((made, step) => step(made), pod),
   );
-
-/** RFC 6902 as far as planInjection uses it; refuses a path that is not there. */
-function apply(pod: Json, patch: readonly JsonPatchOperation[]): Json {
-  const root: Json = structuredClone(pod);
-  for (const operation of patch) {
-    switch (operation.op) {
-      case "add":
-      case "replace":
-        put(root, operation.path, structuredClone(operation.value), operation.op);
-        break;
-      case "remove":
-        take(root, operation.path);
-        break;
-      case "move":
-        put(root, operation.path, take(root, operation.from), "add");
-        break;
-    }
-  }
-  return root;
-}
-
-function parentOf(root: Json, path: string): { parent: unknown; key: string } {
-  const parts = path
-    .split("/")
-    .slice(1)
-    .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
-  const key = parts.pop();
-  if (key === undefined) throw new Error("the whole document is not a target here");
-  const parent = parts.reduce<unknown>((value, part) => {
-    if (!Object.hasOwn(object(value), part)) throw new Error(`${path}: no ${part}`);
-    return object(value)[part];
-  }, root);
-  return { parent, key };
-}
-
-function put(root: Json, path: string, value: unknown, op: "add" | "replace"): void {
-  const { parent, key } = parentOf(root, path);
-  if (!Array.isArray(parent)) {
-    if (op === "replace" && !Object.hasOwn(object(parent), key)) throw new Error(`${path}: absent`);
-    object(parent)[key] = value;
-    return;
-  }
-  const at = key === "-" ? parent.length : Number(key);
-  if (at > parent.length || (op === "replace" && at >= parent.length))
-    throw new Error(`${path}: absent`);
-  parent.splice(at, op === "add" ? 0 : 1, value);
-}
-
-function take(root: Json, path: string): unknown {
-  const { parent, key } = parentOf(root, path);
-  if (!Array.isArray(parent) || Number(key) >= parent.length) throw new Error(`${path}: absent`);
-  const [value]: unknown[] = parent.splice(Number(key), 1);
-  return value;
-}
