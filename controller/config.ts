@@ -61,7 +61,11 @@ export const readControllerConfig = (
     .option("--namespace <name>", "only Tunnels of this namespace (default: all)")
     .option("--tunnel <name>", "only this Tunnel; needs --namespace")
     .option("--once", "do one pass over every Tunnel and exit: 0 if all is as it should be, else 1")
-    .option("--status-address <ip>", "where /healthz, /readyz and /status listen", "127.0.0.1")
+    .option(
+      "--status-address <ip>",
+      "where /healthz, /readyz, /metrics and /status listen",
+      "127.0.0.1",
+    )
     .option(
       "--status-port <port>",
       "port of them, 0: any",

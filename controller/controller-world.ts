@@ -7,7 +7,7 @@ import { seededRandom } from "#src/host/random.ts";
 import { slotMemoryNone } from "#src/host/slot-memory-file.ts";
 import { TUNNELS } from "#src/ports/kube-resource.ts";
 import { SlotClaim } from "#src/reconcile/slot-claim.ts";
-import { Controller } from "./controller.ts";
+import { Controller, type ControllerParts } from "./controller.ts";
 
 export const NAME = { namespace: "shoot--lab--alpha", name: "alpha" };
 export const SECRET = { namespace: "shoot--lab--alpha", name: "alpha-xylem" };
@@ -26,8 +26,9 @@ export const world = () => {
   const shoot = new FakeKube({ clock, log });
   const opened: string[] = [];
   const random = seededRandom(1);
-  const start = () =>
+  const start = (parts: Pick<ControllerParts, "onPass"> = {}) =>
     new Controller({
+      ...parts,
       seed,
       openShoot: ({ namespace, name }) => {
         opened.push(`${namespace}/${name}`);

@@ -2,13 +2,15 @@
 
 import type { Clock } from "#src/ports/clock.ts";
 import { whatIsMissing } from "#src/host/kube/readings.ts";
+import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, Reflector } from "#src/ports/kube.ts";
 import { LEASES, TUNNELS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
 import { type RunResult, WorkLoop } from "#src/reconcile/loop.ts";
+import type { ConditionCount } from "./metrics.ts";
 import { Shoot } from "./shoot.ts";
-import { passTunnel } from "./tunnel-pass.ts";
+import { conditionsOf, passTunnel } from "./tunnel-pass.ts";
 import type { TunnelName } from "./config.ts";
 
 export interface ControllerParts {
@@ -20,6 +22,8 @@ export interface ControllerParts {
   readonly log: Log;
   readonly namespace: string | undefined;
   readonly tunnel: string | undefined;
+  /** Hears of every pass over a Tunnel. */
+  readonly onPass?: (result: RunResult) => void;
 }
 
 interface Kept {
@@ -66,6 +70,21 @@ export class Controller {
     return { seed: { tunnels: this.#tunnels.state, leases: this.#leases.state }, tunnels };
   }
 
+  /** Tunnels by the status of each condition; null: not listed yet. A Tunnel that nobody has looked at has no condition. */
+  tunnels(): { readonly total: number; readonly conditions: readonly ConditionCount[] } | null {
+    const items = this.#tunnels.items;
+    if (items === null) return null;
+    const counts = new Map<string, ConditionCount>();
+    for (const object of items.values()) {
+      for (const { type: condition, status } of conditionsOf(object)) {
+        const key = `${condition} ${status}`;
+        const count = (counts.get(key)?.count ?? 0) + 1;
+        counts.set(key, { condition, status, count });
+      }
+    }
+    return { total: items.size, conditions: [...counts.values()] };
+  }
+
   /** Runs every tunnel's pass once and answers their results by name. */
   async once(): Promise<ReadonlyMap<string, RunResult | { readonly kind: "stopped" }>> {
     await Promise.all([this.#tunnels.synced(), this.#leases.synced()]);
@@ -98,11 +117,22 @@ export class Controller {
 
   #keep(key: string, tunnel: TunnelName): Kept {
     const { clock, random, log } = this.#parts;
-    const run = (): Promise<RunResult> => this.#pass(key, tunnel);
+    const run = (): Promise<RunResult> => this.#counted(() => this.#pass(key, tunnel));
     const loop = new WorkLoop({ name: `tunnel ${key}`, run, clock, random, log });
     const kept: Kept = { loop, shoot: null };
     this.#kept.set(key, kept);
     return kept;
+  }
+
+  async #counted(pass: () => Promise<RunResult>): Promise<RunResult> {
+    try {
+      const result = await pass();
+      this.#parts.onPass?.(result);
+      return result;
+    } catch (error) {
+      if (isHostError(error)) this.#parts.onPass?.({ kind: "retry", problem: error.message });
+      throw error;
+    }
   }
 
   async #pass(key: string, tunnel: TunnelName): Promise<RunResult> {

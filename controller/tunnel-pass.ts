@@ -161,6 +161,17 @@ const gatewaysBefore = (object: KubeObject): readonly GatewayStatus[] => {
   });
 };
 
+/** Type and status of what the status says now. */
+export const conditionsOf = (
+  object: KubeObject,
+): readonly { readonly type: string; readonly status: string }[] => {
+  const conditions = member(object["status"], "conditions");
+  return (Array.isArray(conditions) ? conditions : []).flatMap((condition: unknown) => {
+    const [type, status] = [member(condition, "type"), member(condition, "status")];
+    return typeof type === "string" && typeof status === "string" ? [{ type, status }] : [];
+  });
+};
+
 /** What the status said last, while the shoot has not been listed. */
 const agentsBefore = (object: KubeObject): { readonly ready: number; readonly total: number } => {
   const agents: unknown = member(object["status"], "agents");
