@@ -1,15 +1,7 @@
 /** Rules about address ranges that a tunnel's objects share (design.md, section 6). */
 
-import {
-  cidrFromParts,
-  cidrParts,
-  containsIp,
-  parseCidr,
-  overlaps,
-  sizeOf,
-  type Cidr,
-} from "#src/model/cidr.ts";
-import { valueOf } from "#src/model/parsed.ts";
+import { cidrParts, containsIp, parseCidr, overlaps, sizeOf, type Cidr } from "#src/model/cidr.ts";
+import { reservedOverlap } from "#src/model/cidr-reserved.ts";
 import type { ApprovedRanges } from "#src/model/tunnel.ts";
 import { fieldOf, FieldProblem, isAbsent, itemsOf, take, type Field } from "./fields.ts";
 import type { IpAddress } from "#src/model/ip.ts";
@@ -17,25 +9,6 @@ import type { IpAddress } from "#src/model/ip.ts";
 const RANGES_MAX = 32;
 /** One a family. */
 const TRANSIT_MAX = 2;
-
-/** Ranges that no tunnel may carry or use, and what they are for (RFC 6890). 240.0.0.0/4 is not among them: shoots use it. */
-const RESERVED: readonly { readonly cidr: Cidr; readonly purpose: string }[] = [
-  ...[
-    ["0.0.0.0/8", "this network"],
-    ["127.0.0.0/8", "loopback"],
-    ["169.254.0.0/16", "link-local"],
-    ["224.0.0.0/4", "multicast"],
-    ["255.255.255.255/32", "broadcast"],
-    ["::/127", "unspecified and loopback"],
-    ["fe80::/10", "link-local"],
-    ["ff00::/8", "multicast"],
-  ].map(([text, purpose = ""]) => ({ cidr: valueOf(parseCidr(text)), purpose })),
-  // Made from its parts, because the strict parser refuses it.
-  {
-    cidr: cidrFromParts({ family: 6, base: 0xffff_0000_0000n, length: 96 }),
-    purpose: "IPv4-mapped IPv6",
-  },
-];
 
 interface PlacedCidr {
   readonly path: string;
@@ -75,8 +48,8 @@ const takeBlocks = (field: Field, max = RANGES_MAX): PlacedCidr[] => {
   }
   return items.map((item) => {
     const cidr = take(item, parseCidr);
-    const reserved = RESERVED.find((range) => overlaps(range.cidr, cidr));
-    if (reserved !== undefined) {
+    const reserved = reservedOverlap(cidr);
+    if (reserved !== null) {
       throw new FieldProblem(
         `${item.path} ${cidr} overlaps ${reserved.cidr}, which is reserved (${reserved.purpose}): choose another range`,
       );
