@@ -55,6 +55,21 @@ pub fn assign(previous: &Owners, wants: &[(Key, &[IpNetwork])]) -> (Owners, Vec<
     (owners, conflicts)
 }
 
+/// Prefixes of one peer up to which `is_settled` looks for duplicates.
+const FEW: usize = 64;
+
+/// Whether `assign` would change nothing and report nothing (each key is there once); false when that would cost as much as to do it.
+pub fn is_settled(owners: &Owners, wants: &[(Key, &[IpNetwork])]) -> bool {
+    let is_held = |(key, prefixes): &(Key, &[IpNetwork])| {
+        prefixes.len() <= FEW
+            && prefixes.iter().enumerate().all(|(at, prefix)| {
+                owners.get(prefix) == Some(key) && !prefixes[..at].contains(prefix)
+            })
+    };
+    let count: usize = wants.iter().map(|(_, prefixes)| prefixes.len()).sum();
+    count == owners.len() && wants.iter().all(is_held)
+}
+
 /// Longest-prefix lookup of an address, IPv4 and IPv6.
 pub struct Routes<T> {
     table: IpNetworkTable<T>,
@@ -140,6 +155,23 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_settled_would_not_change(
+            previous in prop::collection::vec((0u8..3, 0u8..4), 0..5),
+            wants in prop::collection::hash_map(0u8..3, prop::collection::vec(0u8..4, 0..4), 0..3),
+        ) {
+            let prefix = |n: u8| net(&format!("10.{n}.0.0/16"));
+            let owners: Owners = previous.iter().map(|(key, n)| (prefix(*n), [*key; 32])).collect();
+            let lists: Vec<(Key, Vec<IpNetwork>)> = wants
+                .iter()
+                .map(|(key, list)| ([*key; 32], list.iter().map(|n| prefix(*n)).collect()))
+                .collect();
+            let wants: Vec<(Key, &[IpNetwork])> = lists.iter().map(|(k, l)| (*k, l.as_slice())).collect();
+            if is_settled(&owners, &wants) {
+                prop_assert_eq!(assign(&owners, &wants), (owners, vec![]));
+            }
+        }
+
         #[test]
         fn lookup_agrees_with_a_linear_search(
             prefixes in prop::collection::vec((any::<u32>(), 0u8..=32), 0..40),

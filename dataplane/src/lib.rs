@@ -8,6 +8,7 @@ pub mod event;
 pub mod inner_flows;
 pub mod ip;
 pub mod lazy_noise;
+pub mod memory;
 pub mod merge;
 pub mod mss;
 pub mod noise;

@@ -9,6 +9,7 @@ use crate::napi_shapes::{
     ConflictReport, DesiredConfig, DeviceEvent, DeviceOptions, DeviceState, Offloads, PathState,
     PeerConfig, PeerState, SetReport, SteeringConfig,
 };
+use crate::memory::give_back;
 use crate::noise::Key;
 use crate::shared::Role;
 use crate::stats::{DeviceStats, Report};
@@ -25,6 +26,9 @@ use std::sync::Arc;
 
 /// Events that may wait for the JS thread; more are lost.
 const EVENTS_MAX: usize = 8192;
+
+/// A `set` of so many peers leaves enough behind to be worth tidying up.
+const MANY_PEERS: usize = 100;
 
 type Callback = ThreadsafeFunction<DeviceEvent, (), DeviceEvent, Status, false, true, EVENTS_MAX>;
 
@@ -268,8 +272,14 @@ impl Task for Set {
     type JsValue = SetReport;
 
     fn compute(&mut self) -> Result<Report> {
-        let desired = desired(&self.desired).map_err(error)?;
-        opened(&self.device)?.set(&desired).map_err(error)
+        let config = std::mem::take(&mut self.desired);
+        let desired = desired(&config).map_err(error)?;
+        let result = opened(&self.device)?.set(&desired).map_err(error);
+        if desired.peers.len() >= MANY_PEERS {
+            drop((config, desired));
+            give_back();
+        }
+        result
     }
 
     fn resolve(&mut self, _env: Env, output: Report) -> Result<SetReport> {

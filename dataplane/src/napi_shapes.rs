@@ -49,6 +49,7 @@ pub struct SteeringConfig {
 }
 
 #[napi(object)]
+#[derive(Default)]
 pub struct DesiredConfig {
     pub peers: Vec<PeerConfig>,
     pub steering: Vec<SteeringConfig>,
