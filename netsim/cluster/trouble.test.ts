@@ -4,8 +4,16 @@ import { randomBytes } from "node:crypto";
 import t, { type Test } from "tap";
 import { skipUnlessRoot } from "#netsim/lab/tunnel-test.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
-import { type ProductProgram, tunnelName, tunnelNamespace } from "./product.ts";
+import { tunnelName, tunnelNamespace } from "./product.ts";
 import { findSecrets, gatherSecrets, readLogsAndArguments, type Secret } from "./secret-search.ts";
+import {
+  agentOf,
+  findingsOf,
+  wantDeletedClaimBack,
+  wantNewKeyWorking,
+  wantOlderClaimStanding,
+  wantStolenIdReplaced,
+} from "./trouble-claims.ts";
 import {
   wantGatewaySentence,
   wantLackSentences,
@@ -50,13 +58,19 @@ void t.test("trouble around a tunnel", { skip: skipUnlessRoot, timeout: 400_000 
         wantShootSentence(t, site),
       );
       await t.test("W26 of two claims of an agent id the older stands", (t) =>
-        olderClaimStands(t, site),
+        wantOlderClaimStanding(t, site),
+      );
+      await t.test("W26 an agent whose id an older claim takes picks another and works on", (t) =>
+        wantStolenIdReplaced(t, site),
+      );
+      await t.test("a TunnelAgent that somebody deletes comes back by itself", (t) =>
+        wantDeletedClaimBack(t, site),
       );
       await t.test("a second agent on a node harms nobody", (t) =>
         wantSecondInstanceHarmless(t, site),
       );
       await t.test("W27 a node made anew with another key works, and its old peer is gone", (t) =>
-        newKeyWorks(t, site, secrets),
+        wantNewKeyWorking(t, site, secrets),
       );
       await t.test("a taken UDP port is a sentence that names its holder", (t) =>
         wantPortSentence(t, site),
@@ -186,9 +200,6 @@ const strangersAreRefused = async (t: Test, site: TunnelCluster): Promise<void> 
   t.equal(await ourObjects(site), before, "nothing was written");
 };
 
-const findingsOf = async (program: ProductProgram): Promise<string> =>
-  ((await program.status())?.findings ?? []).map(({ message }) => message).join("\n");
-
 const masterIsMadeAnew = async (t: Test, site: TunnelCluster, secrets: Secret[]): Promise<void> => {
   const { cluster, product } = site;
   const gateway = product.gateways.apiserver;
@@ -239,97 +250,6 @@ const awayIsAFinding = async (t: Test, site: TunnelCluster): Promise<void> => {
     );
   }
   t.ok((await execIn(cluster, "node1")) > 0, "exec works");
-};
-
-const agentOf = ({ product }: TunnelCluster, node: string): ProductProgram => {
-  const agent = product.agents.get(node);
-  if (agent === undefined) throw new Error(`there is no agent on ${node}`);
-  return agent;
-};
-
-/** Makes a TunnelAgent of a node that does not exist, as an administrator could. */
-const claimAs = async (site: TunnelCluster, name: string, agentId: number): Promise<void> => {
-  const object = {
-    apiVersion: "xylem.dev/v1alpha1",
-    kind: "TunnelAgent",
-    metadata: { namespace: "kube-system", name },
-    spec: { publicKey: randomBytes(32).toString("base64"), agentId, port: 51_820 },
-  };
-  await site.cluster.shoot.kubectl.run(["create", "-f", "-"], { input: JSON.stringify(object) });
-};
-
-const unclaim = async (site: TunnelCluster, name: string): Promise<void> => {
-  await site.cluster.shoot.kubectl.run(["delete", "tunnelagent", name, "-n", "kube-system"]);
-};
-
-const olderClaimStands = async (t: Test, site: TunnelCluster): Promise<void> => {
-  const { cluster, product } = site;
-  const gateway = product.gateways.apiserver;
-  const messages = (): Promise<string> => findingsOf(gateway);
-  const id = (await agentOf(site, "node1").status())?.agentId ?? 0;
-  await claimAs(site, "ghost", id);
-  const said = await waitFor("the gateway reports the second claim", async () => {
-    const text = await messages();
-    return text.includes("TunnelAgent ghost") ? text : null;
-  });
-  t.match(said, `TunnelAgent ghost claims agent id ${id}, which the older TunnelAgent node1 holds`);
-  t.ok((await execIn(cluster, "node1")) > 0, "the older claim's node works");
-  await unclaim(site, "ghost");
-  await waitFor(
-    "the report goes with its object",
-    async () => !(await messages()).includes("ghost"),
-  );
-
-  const agent = agentOf(site, "node3");
-  const theirs = (await agent.status())?.agentId ?? 0;
-  await agent.stop();
-  await unclaim(site, "node3");
-  await claimAs(site, "elder", theirs);
-  agent.start();
-  await agent.ready();
-  const now = (await agent.status())?.agentId;
-  t.not(now, theirs, `the younger claim took another id: ${now} instead of ${theirs}`);
-  await waitFor(
-    "the node works under its new id",
-    async () => (await execIn(cluster, "node3")) > 0,
-  );
-  await unclaim(site, "elder");
-};
-
-const newKeyWorks = async (t: Test, site: TunnelCluster, secrets: Secret[]): Promise<void> => {
-  const { cluster, product } = site;
-  const node = "node2";
-  const gateways = Object.values(product.gateways);
-  const pids = gateways.map((gateway) => gateway.pid());
-  const keyOf = async (gateway: ProductProgram): Promise<string | undefined> => {
-    const nodes = Object.entries((await gateway.status())?.nodes ?? {});
-    return nodes.find(([, name]) => name === node)?.[0];
-  };
-  const peersOf = async (gateway: ProductProgram): Promise<readonly string[]> =>
-    (await gateway.status())?.device?.peers.map(({ publicKey }) => publicKey) ?? [];
-  const [gateway] = gateways;
-  if (gateway === undefined) throw new Error("there is no gateway");
-  const old = await keyOf(gateway);
-  const agent = agentOf(site, node);
-  await agent.stop();
-  await cluster.machine(node).run(["rm", "/var/lib/xylem/agent.key"]);
-  agent.start();
-  await agent.ready();
-  for (const each of gateways) {
-    const peers = await waitFor(`${each.name} has the new peer and not the old one`, async () => {
-      const [key, peers] = await Promise.all([keyOf(each), peersOf(each)]);
-      const isNew = key !== undefined && key !== old && peers.includes(key);
-      return isNew && !peers.includes(old ?? "") ? peers : null;
-    });
-    t.equal(peers.length, cluster.site.nodes.length, `${each.name} has one peer a node`);
-  }
-  await waitFor("exec works", async () => (await execIn(cluster, node)) > 0);
-  t.same(
-    gateways.map((each) => each.pid()),
-    pids,
-    "no gateway was restarted",
-  );
-  secrets.push(...(await gatherSecrets(cluster)));
 };
 
 const nothingLeaks = async (
