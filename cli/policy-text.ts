@@ -1,0 +1,56 @@
+/** Says verdicts of network policies in words. */
+
+import type { ExplainedFlow, Explanation } from "#src/plan/policy/explain.ts";
+import { flowReason } from "#src/plan/policy/flow-mark.ts";
+import type { DirectionVerdict } from "#src/plan/policy/verdict.ts";
+
+/** What a person reads: one paragraph a flow. */
+export const explanationText = ({ flows, verdict }: Explanation): string => {
+  const paragraphs = flows.map(flowText);
+  if (flows.length > 1) {
+    const allowed = flows.filter(({ isAllowed }) => isAllowed).length;
+    paragraphs.push(`${verdict}: ${allowed} of ${flows.length} flows are allowed`);
+  }
+  return paragraphs.join("\n");
+};
+
+const flowText = (flow: ExplainedFlow): string =>
+  [
+    `${flow.isAllowed ? "allowed" : "denied"}: ${flow.from} -> ${flow.to} ${flow.port}/${flow.protocol}`,
+    `  egress of ${flow.from}: ${directionText(flow.egress, "egress")}`,
+    `  ingress of ${flow.to}: ${directionText(flow.ingress, "ingress")}`,
+    ...flow.notes.map((note) => `  note: ${note}`),
+  ].join("\n");
+
+/** One direction's verdict and what says so. */
+export const directionText = (
+  verdict: DirectionVerdict,
+  direction: "ingress" | "egress",
+): string => {
+  switch (verdict.by) {
+    case "outside":
+      return "allowed, it is no pod of the pod network, so no policy is about it";
+    case "itself":
+      return "allowed, a pod can always reach itself";
+    case "own-node":
+      return "allowed, a pod and its own node always reach each other";
+    case "no-policy":
+      return "allowed, no policy selects the pod";
+    case "cluster-policy": {
+      const name = verdict.ruleName === "" ? "" : ` "${verdict.ruleName}"`;
+      return `${verdict.isAllowed ? "allowed" : "denied"} by ClusterNetworkPolicy ${verdict.policy} (${verdict.tier}) ${direction}[${verdict.rule}]${name}: ${verdict.action}`;
+    }
+    case "policy": {
+      const why = flowReason(verdict.policy);
+      return `allowed by NetworkPolicy ${verdict.namespace}/${verdict.policy} ${direction}[${verdict.rule}]${why === null ? "" : ` (${why})`}`;
+    }
+    case "isolation": {
+      const policies = verdict.policies.map((name) => `${verdict.namespace}/${name}`).join(", ");
+      const other = verdict.otherPorts.map(
+        ({ policy, rule }) => `${verdict.namespace}/${policy} ${direction}[${rule}]`,
+      );
+      const near = other.length === 0 ? "" : `; for other ports: ${other.join(", ")}`;
+      return `denied, selected by ${policies}, and no rule there matches${near}`;
+    }
+  }
+};
