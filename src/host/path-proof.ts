@@ -16,7 +16,9 @@ export const localAddressTowards = (address: string): Promise<string | null> =>
       resolve(found);
     };
     socket.once("error", () => finish(null));
-    socket.connect(ANY_PORT, address, () => finish(socket.address().address));
+    // Not as connect's callback: that one also gets the failure, in place of the event.
+    socket.once("connect", () => finish(socket.address().address));
+    socket.connect(ANY_PORT, address);
   });
 
 export interface PathTarget {
