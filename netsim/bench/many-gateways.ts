@@ -3,6 +3,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as after } from "node:timers/promises";
+import { nodeFlags } from "#src/host/node-flags.ts";
 import type { Running } from "#netsim/lab/process.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
 import { tunnelName, tunnelNamespace } from "#netsim/cluster/product.ts";
@@ -72,7 +73,7 @@ const commandLine = async ({ cluster }: BenchCluster): Promise<string[]> => {
   };
   return [
     process.execPath,
-    "--enable-source-maps",
+    ...nodeFlags,
     join(root, "dist/gateway.js"),
     ...["--seed-kubeconfig", await configOf(seed, tunnelNamespace)],
     ...["--shoot-kubeconfig", await configOf(shoot, "kube-system")],

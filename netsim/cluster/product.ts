@@ -6,6 +6,7 @@ import type { Namespace, SpawnInsideOptions } from "#netsim/lab/namespace.ts";
 import type { Running } from "#netsim/lab/process.ts";
 import { twoNetworksPlan } from "#netsim/lab/two-networks.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
+import { nodeFlags } from "#src/host/node-flags.ts";
 import type { DeviceStats } from "#src/model/device.ts";
 import type { Cluster } from "./cluster.ts";
 import type { Kubectl } from "./kubectl.ts";
@@ -290,7 +291,7 @@ interface ProgramSpec {
 
 function prepareProgram({ lab, programs }: Cluster, spec: ProgramSpec): ProductProgram {
   const log = join(lab.dir, "log", `${spec.name}.log`);
-  const argv = [process.execPath, "--enable-source-maps", join(root, spec.script), ...spec.args];
+  const argv = [process.execPath, ...nodeFlags, join(root, spec.script), ...spec.args];
   let running: Running | null = null;
   const get = (path: string, flags: readonly string[]) =>
     spec.namespace.run(
