@@ -84,7 +84,7 @@ export const world = () => {
       version: "0.1.0",
       ports: { network, firewall, devices, log },
       kube,
-      cluster: new ClusterView(kube, trigger),
+      cluster: new ClusterView(kube, () => clock.nowMs(), trigger),
       privateKey,
       publicKey,
       log,

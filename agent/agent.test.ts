@@ -141,8 +141,12 @@ void t.test("a first registration that is refused is told and tried again", asyn
   await stop();
 });
 
-void t.test("TunnelGateways that are gone leave nothing; new ones are taken up", async (t) => {
+void t.test("TunnelGateways that are withdrawn leave nothing; new ones are taken up", async (t) => {
   const { clock, kube, host, agent, passes, stop } = await readyWorld();
+  const annotations = { "xylem.dev/withdrawn": "true" };
+  await kube.patch(TUNNEL_GATEWAYS, GATEWAYS, { metadata: { annotations } });
+  await clock.advance(1_000);
+  t.equal(agent.problem(), null, "the mark alone ends nothing: the delete may need the tunnel");
   await kube.delete(TUNNEL_GATEWAYS, GATEWAYS);
   await clock.advance(1_000);
   t.equal(host.print(), EMPTY);
@@ -156,6 +160,24 @@ void t.test("TunnelGateways that are gone leave nothing; new ones are taken up",
   t.equal(agent.problem(), null);
   t.equal(host.devices.current?.stats().peers.length, 2);
   t.ok(passes.some((pass) => pass.writes > 0));
+  await stop();
+});
+
+void t.test("S3 TunnelGateways that somebody deletes are held, but not for ever", async (t) => {
+  const { clock, kube, host, agent, stop } = await readyWorld();
+  const before = host.print();
+  await kube.delete(TUNNEL_GATEWAYS, GATEWAYS);
+  await clock.advance(9 * MINUTE);
+  t.equal(host.print(), before);
+  t.equal(agent.problem(), null);
+  t.match(agent.status().findings, [{ code: "gateways-lost", message: /not by the controller/u }]);
+  kube.seed(TUNNEL_GATEWAYS, gateways());
+  await clock.advance(1_000);
+  t.same(agent.status().findings, []);
+  await kube.delete(TUNNEL_GATEWAYS, GATEWAYS);
+  await clock.advance(11 * MINUTE);
+  t.equal(host.print(), EMPTY);
+  t.match(agent.problem(), /TunnelGateways kube-system\/xylem does not exist/u);
   await stop();
 });
 

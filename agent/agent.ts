@@ -60,12 +60,13 @@ export class Agent {
   }
 
   status(): AgentStatus {
+    const { cluster } = this.#parts;
     return {
       node: this.#parts.config.node,
       agentId: this.#agentId,
       publicKey: this.#parts.publicKey,
       problem: this.problem(),
-      findings: [...this.#parts.cluster.stale(), ...this.#findings],
+      findings: [...cluster.stale(), ...cluster.lost(), ...this.#findings],
       device: this.stats(),
     };
   }

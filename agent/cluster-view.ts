@@ -2,7 +2,7 @@
 
 import { parseNode } from "#src/codec/node-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
-import { parseTunnelGateways } from "#src/codec/tunnel-gateways-codec.ts";
+import { parseTunnelGateways, WITHDRAWN } from "#src/codec/tunnel-gateways-codec.ts";
 import { pruneNode } from "#src/host/kube/object-store.ts";
 import { Readings, whatIsMissing, whatIsStale } from "#src/host/kube/readings.ts";
 import { NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
@@ -13,6 +13,11 @@ import type { Kube, KubeObject, Reflector } from "#src/ports/kube.ts";
 
 const NAMESPACE = "kube-system";
 const GATEWAYS = "xylem";
+/**
+ * How long a node holds on to TunnelGateways that went without being withdrawn: whoever deleted it may need the tunnel
+ * to bring it back, and the controller looks once a minute.
+ */
+const HOLD_MS = 10 * 60_000;
 
 export class ClusterView {
   readonly nodes = new Readings<NodeFacts>("Node", parseNode);
@@ -20,9 +25,14 @@ export class ClusterView {
   readonly #nodes: Reflector;
   readonly #claims: Reflector;
   readonly #gateways: Reflector;
+  readonly #nowMs: () => number;
+  /** TunnelGateways as it was last seen. */
+  #seen: KubeObject | undefined = undefined;
+  #lostSinceMs: number | null = null;
 
   /** `onChange` hears of facts that changed, and of the first list of each kind. */
-  constructor(kube: Kube, onChange: (what: string) => void) {
+  constructor(kube: Kube, nowMs: () => number, onChange: (what: string) => void) {
+    this.#nowMs = nowMs;
     this.#nodes = kube.reflect(NODES, {
       onChange: () => {
         if (this.nodes.update(this.#nodes.items)) onChange("nodes");
@@ -38,7 +48,10 @@ export class ClusterView {
     this.#gateways = kube.reflect(TUNNEL_GATEWAYS, {
       namespace: NAMESPACE,
       fieldSelector: `metadata.name=${GATEWAYS}`,
-      onChange: () => onChange("gateways"),
+      onChange: () => {
+        this.#look();
+        onChange("gateways");
+      },
     });
   }
 
@@ -65,8 +78,31 @@ export class ClusterView {
       : parseTunnelGateways(object);
   }
 
+  /** Says that the object was deleted, but the tunnel is held for a while. */
+  lost(): readonly Finding[] {
+    if (this.#lostSinceMs === null || this.#object() === undefined) return [];
+    const object = `TunnelGateways ${NAMESPACE}/${GATEWAYS}`;
+    const message = `${object} was deleted, and not by the controller: this node keeps its tunnel for ${HOLD_MS / 60_000} minutes, in which the controller makes it anew`;
+    return [{ code: "gateways-lost", object, message }];
+  }
+
+  /** The object, or for a while what it was. */
   #object(): KubeObject | undefined {
-    return this.#gateways.items?.get(`${NAMESPACE}/${GATEWAYS}`);
+    this.#look();
+    if (this.#lostSinceMs === null) return this.#seen;
+    return this.#nowMs() - this.#lostSinceMs < HOLD_MS ? this.#seen : undefined;
+  }
+
+  #look(): void {
+    const object = this.#gateways.items?.get(`${NAMESPACE}/${GATEWAYS}`);
+    if (object !== undefined) {
+      this.#seen = object;
+      this.#lostSinceMs = null;
+      return;
+    }
+    if (this.#seen?.metadata.annotations?.[WITHDRAWN] === "true") this.#seen = undefined;
+    if (this.#seen !== undefined) this.#lostSinceMs ??= this.#nowMs();
+    else this.#lostSinceMs = null;
   }
 
   stop(): void {

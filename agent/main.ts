@@ -49,7 +49,7 @@ const start = async (): Promise<RunningProgram> => {
       log,
     },
     kube,
-    cluster: new ClusterView(kube, trigger),
+    cluster: new ClusterView(kube, () => realClock.nowMs(), trigger),
     privateKey,
     publicKey: publicKeyOf(privateKey),
     log,

@@ -35,6 +35,23 @@ void t.test("a Tunnel has the finalizer before its Secret is made", async (t) =>
   await controller.stop();
 });
 
+void t.test("TunnelGateways is marked before it goes, and unmarked when it stays", async (t) => {
+  const { clock, seed, shoot, controller } = await published();
+  const annotations = { "xylem.dev/withdrawn": "true" };
+  await shoot.patch(TUNNEL_GATEWAYS, GATEWAYS, { metadata: { annotations } });
+  await clock.advance(2 * MINUTE);
+  const kept = shoot.peek(TUNNEL_GATEWAYS, GATEWAYS)?.metadata.annotations;
+  t.strictSame(Object.keys(kept ?? {}), ["xylem.dev/tunnel-uid"]);
+  const before = shoot.writes.length;
+  await seed.delete(TUNNELS, NAME);
+  await clock.advance(2_000);
+  t.strictSame(
+    shoot.writes.slice(before).map(({ verb }) => verb),
+    ["patch", "delete"],
+  );
+  await controller.stop();
+});
+
 void t.test("finalizers of others stay, and the Tunnel with them", async (t) => {
   const metadata = { ...NAME, finalizers: ["example.org/other"] };
   const { clock, seed, shoot, controller } = await published({ metadata });

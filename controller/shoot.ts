@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { parseNode } from "#src/codec/node-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
-import { tunnelGatewaysObject } from "#src/codec/tunnel-gateways-codec.ts";
+import { tunnelGatewaysObject, WITHDRAWN } from "#src/codec/tunnel-gateways-codec.ts";
 import { pruneNode } from "#src/host/kube/object-store.ts";
 import { Readings } from "#src/host/kube/readings.ts";
 import type { PublicKey } from "#src/model/key.ts";
@@ -22,6 +22,7 @@ export class Shoot {
   readonly #kube: Kube;
   readonly #nodes: Reflector;
   readonly #agents: Reflector;
+  readonly #gateways: Reflector;
   readonly #nodeFacts = new Readings<NodeFacts>("Node", parseNode);
   readonly #claims = new Readings<AgentClaim>("TunnelAgent", parseTunnelAgent);
 
@@ -39,6 +40,12 @@ export class Shoot {
         if (this.#claims.update(this.#agents.items)) onChange("agents");
       },
     });
+    // Whoever removes or changes it by hand ends the tunnel: it must be put right at once, not at the next resync.
+    this.#gateways = kube.reflect(TUNNEL_GATEWAYS, {
+      namespace: GATEWAYS.namespace,
+      fieldSelector: `metadata.name=${GATEWAYS.name}`,
+      onChange: () => onChange("gateways"),
+    });
   }
 
   /**
@@ -48,27 +55,34 @@ export class Shoot {
   async publish(tunnel: Tunnel, keys: readonly PublicKey[], owner: string): Promise<boolean> {
     const wanted = tunnelGatewaysObject({ tunnel, keys });
     const held = await this.#published();
-    const annotations = { ...held?.metadata.annotations, [OWNER]: owner };
+    const { [WITHDRAWN]: withdrawn, ...kept } = held?.metadata.annotations ?? {};
+    const annotations = { ...kept, [OWNER]: owner };
     if (held === null) {
       const metadata = { ...wanted.metadata, annotations };
       await this.#kube.create(TUNNEL_GATEWAYS, { ...wanted, metadata });
       return true;
     }
     const isOurs = held.metadata.annotations?.[OWNER] === owner;
-    if (isOurs && isDeepStrictEqual(held["spec"], wanted.spec)) return false;
+    const isTheSame = isOurs && withdrawn === undefined;
+    if (isTheSame && isDeepStrictEqual(held["spec"], wanted.spec)) return false;
     const metadata = { ...held.metadata, annotations };
     await this.#kube.replace(TUNNEL_GATEWAYS, { ...held, metadata, spec: wanted.spec });
     return true;
   }
 
   /**
-   * Removes `TunnelGateways`, unless it was published for another Tunnel: a shoot that moved to another seed keeps
+   * Marks `TunnelGateways` as withdrawn, so that agents know that it is meant, and removes it, unless it was published for another Tunnel: a shoot that moved to another seed keeps
    * what that seed told it. Answers whether there was anything to remove. Throws HostError.
    */
   async withdraw(owner: string): Promise<boolean> {
     const held = await this.#published();
     if (held === null || (held.metadata.annotations?.[OWNER] ?? owner) !== owner) return false;
-    const { uid, resourceVersion } = held.metadata;
+    const mark = {
+      resourceVersion: held.metadata.resourceVersion,
+      annotations: { [WITHDRAWN]: "true" },
+    };
+    const marked = await this.#kube.patch(TUNNEL_GATEWAYS, GATEWAYS, { metadata: mark });
+    const { uid, resourceVersion } = marked.metadata;
     await this.#kube.delete(TUNNEL_GATEWAYS, GATEWAYS, {
       ...(uid === undefined ? {} : { uid }),
       ...(resourceVersion === undefined ? {} : { resourceVersion }),
@@ -97,6 +111,7 @@ export class Shoot {
   }
 
   close(): void {
+    for (const reflector of [this.#nodes, this.#agents, this.#gateways]) reflector.stop();
     this.#kube.close();
   }
 }

@@ -14,6 +14,12 @@ const SLOTS_MAX = 256;
 /** One address a family. */
 const SLOT_ADDRESSES_MAX = 2;
 
+/**
+ * The annotation that the controller sets to "true" just before it takes the object away. One that goes without it was
+ * deleted by somebody else, and perhaps can only come back through the tunnel (catalogue S3).
+ */
+export const WITHDRAWN = "xylem.dev/withdrawn";
+
 /** Reads TunnelGateways; slots, keys and addresses must each be unique. */
 export const parseTunnelGateways = (object: unknown): Parsed<TunnelGateways> =>
   reading({ kind: "TunnelGateways", object }, (root) => {
