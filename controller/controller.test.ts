@@ -156,13 +156,16 @@ void t.test("two controllers at once make one Secret and the same TunnelGateways
   for (const controller of controllers) await controller.stop();
 });
 
-void t.test("TunnelGateways that somebody changed are put right", async (t) => {
+void t.test("TunnelGateways that somebody changed or removed are put right at once", async (t) => {
   const { clock, seed, shoot, start } = world();
   seed.seed(TUNNELS, tunnel());
   const controller = start();
   await clock.advance(1_000);
   await shoot.patch(TUNNEL_GATEWAYS, GATEWAYS, { spec: { mtu: 9000 } });
-  await clock.advance(70_000);
+  await clock.advance(1_000);
+  t.match(shoot.peek(TUNNEL_GATEWAYS, GATEWAYS), { spec: { mtu: 1380 } });
+  await shoot.delete(TUNNEL_GATEWAYS, GATEWAYS);
+  await clock.advance(1_000);
   t.match(shoot.peek(TUNNEL_GATEWAYS, GATEWAYS), { spec: { mtu: 1380 } });
   await controller.stop();
 });
