@@ -271,6 +271,8 @@ impl Device {
             // A panic inside was told as an event already.
             drop(thread.join());
         }
+        // A `set` that is under way holds on to what must be gone.
+        drop(self.setting.lock());
     }
 
     fn spawn(

@@ -335,7 +335,7 @@ impl Inbound<'_> {
         self.drain(noise, arrival);
         peer.handshake_ms.store(arrival.now_ms, Relaxed);
         shared.counters.handshakes_done.one();
-        (shared.on_event)(Event::Handshake {
+        shared.tell(Event::Handshake {
             key: peer.key,
             index,
         });
@@ -358,7 +358,7 @@ impl Inbound<'_> {
             arrival.local
         };
         if peer.roam(arrival.from, local) {
-            (self.shared.on_event)(Event::Endpoint {
+            self.shared.tell(Event::Endpoint {
                 key: peer.key,
                 endpoint: arrival.from,
             });

@@ -5,11 +5,11 @@
 
 use crate::device::{Desired, Device, Options, WantedPeer, WantedTarget};
 use crate::event::{Code, Event, Failure};
+use crate::memory::give_back;
 use crate::napi_shapes::{
     ConflictReport, DesiredConfig, DeviceEvent, DeviceOptions, DeviceState, Offloads, PathState,
     PeerConfig, PeerState, SetReport, SteeringConfig,
 };
-use crate::memory::give_back;
 use crate::noise::Key;
 use crate::shared::Role;
 use crate::stats::{DeviceStats, Report};
@@ -22,9 +22,10 @@ use napi::{Env, Error, Result, Status, Task};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Events that may wait for the JS thread; more are lost.
+/// Events that may wait for the JS thread; more are lost, and counted as `events_lost`.
 const EVENTS_MAX: usize = 8192;
 
 /// A `set` of so many peers leaves enough behind to be worth tidying up.
@@ -39,6 +40,16 @@ fn error(failure: Failure) -> Error {
 
 fn bad(message: String) -> Failure {
     Failure::new(Code::BadConfig, message)
+}
+
+/// Turns a panic into an error: one that leaves a task of the thread pool would end the process.
+fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        Err(error(Failure::new(
+            Code::Io,
+            "the data plane panicked: restart the process",
+        )))
+    })
 }
 
 fn number<T: TryFrom<u32>>(value: u32, name: &str) -> std::result::Result<T, Failure> {
@@ -236,10 +247,10 @@ impl Task for Open {
         let Some(callback) = self.callback.take() else {
             return Err(error(bad("opened twice".into())));
         };
-        let on_event = move |e| {
-            callback.call(event(e), ThreadsafeFunctionCallMode::NonBlocking);
-        };
-        Device::open(&options.map_err(error)?, Box::new(on_event)).map_err(error)
+        let on_event =
+            move |e| callback.call(event(e), ThreadsafeFunctionCallMode::NonBlocking) == Status::Ok;
+        let options = options.map_err(error)?;
+        guarded(|| Device::open(&options, Box::new(on_event)).map_err(error))
     }
 
     fn resolve(&mut self, _env: Env, device: Device) -> Result<NativeDevice> {
@@ -274,7 +285,9 @@ impl Task for Set {
     fn compute(&mut self) -> Result<Report> {
         let config = std::mem::take(&mut self.desired);
         let desired = desired(&config).map_err(error)?;
-        let result = opened(&self.device)?.set(&desired).map_err(error);
+        let device = opened(&self.device)?;
+        let result = guarded(|| device.set(&desired).map_err(error));
+        drop(device);
         if desired.peers.len() >= MANY_PEERS {
             drop((config, desired));
             give_back();
@@ -298,10 +311,12 @@ impl Task for Close {
 
     fn compute(&mut self) -> Result<()> {
         let device = self.device.lock().take();
-        if let Some(device) = device {
-            device.close();
-        }
-        Ok(())
+        guarded(|| {
+            if let Some(device) = device {
+                device.close();
+            }
+            Ok(())
+        })
     }
 
     fn resolve(&mut self, _env: Env, _output: ()) -> Result<()> {
@@ -338,7 +353,8 @@ impl NativeDevice {
     /// What the device is and holds now.
     #[napi]
     pub fn stats(&self) -> Result<DeviceState> {
-        Ok(state(opened(&self.device)?.stats()))
+        let device = opened(&self.device)?;
+        guarded(|| Ok(state(device.stats())))
     }
 
     /// Stops and removes everything; idempotent.

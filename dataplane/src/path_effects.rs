@@ -39,6 +39,11 @@ pub enum Effect {
         peer: PeerId,
         how: How,
     },
+    /// Ask a peer of another path on this one, to see whether the path is alive.
+    Witness {
+        peer: PeerId,
+        path: usize,
+    },
     /// Open sockets, tell each to `candidate`, and send one same probe of each peer on all of them.
     Hunt {
         path: usize,

@@ -34,6 +34,8 @@ const BACKOFF_MAX_MS: u64 = 5_000;
 struct Path {
     current: [Option<SocketId>; 2],
     heard_ms: u64,
+    /// When a peer of another path was asked on this one.
+    asked_ms: u64,
     hunt: Option<Hunt>,
 }
 
@@ -217,11 +219,11 @@ impl Paths {
                 for_ms: age,
             });
         }
-        for witness in lively
-            .iter()
-            .filter(|w| w.path == peer.path)
-            .take(WITNESSES)
-        {
+        let is_own = |w: &&&Seen| w.path == peer.path && w.is_v6 == peer.is_v6;
+        if !lively.iter().any(|w| is_own(&w)) {
+            return self.ask_others(peer, lively, effects, now_ms);
+        }
+        for witness in lively.iter().filter(is_own).take(WITNESSES) {
             let watch = self.watches.entry(witness.peer).or_default();
             if now_ms.saturating_sub(watch.echo_ms.max(witness.heard_ms)) >= WITNESS_MS {
                 watch.echo_ms = now_ms;
@@ -230,6 +232,31 @@ impl Paths {
                     how: How::Echo,
                 });
             }
+        }
+    }
+
+    /// A path that only silent peers use is judged by those of other paths: without them nobody could
+    /// tell a dead peer from a dead path, and a path would be replaced for ever for one peer's sake.
+    fn ask_others(
+        &mut self,
+        peer: &Seen,
+        lively: &[&Seen],
+        effects: &mut Vec<Effect>,
+        now_ms: u64,
+    ) {
+        let Some(path) = self.paths.get_mut(peer.path) else {
+            return;
+        };
+        if now_ms.saturating_sub(path.asked_ms.max(path.heard_ms)) < WITNESS_MS {
+            return;
+        }
+        let same = lively.iter().filter(|w| w.is_v6 == peer.is_v6);
+        for witness in same.take(WITNESSES) {
+            path.asked_ms = now_ms;
+            effects.push(Effect::Witness {
+                peer: witness.peer,
+                path: peer.path,
+            });
         }
     }
 

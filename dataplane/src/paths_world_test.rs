@@ -74,10 +74,79 @@ impl World {
                     assert_ne!(socket, self.current, "the path's own socket was closed");
                     self.open.retain(|s| *s != socket);
                 }
-                Effect::Adopt { .. } | Effect::Unanswered { .. } | Effect::Answered { .. } => {}
+                Effect::Witness { .. }
+                | Effect::Adopt { .. }
+                | Effect::Unanswered { .. }
+                | Effect::Answered { .. } => {}
             }
         }
     }
+}
+
+/// Polls a dead peer, the only one of path 0, for 19 s while another answers on path 1 and on
+/// the sockets of path 0 that are alive. Returns how often path 0 was replaced and the peer reported.
+fn poll_a_dead_peer(is_alive: impl Fn(SocketId) -> bool) -> (usize, usize) {
+    let mut paths = Paths::new(&[[Some(1), None], [Some(2), None]]);
+    let (mut current, mut next_socket) = (1, 10);
+    let (mut replaced, mut reported) = (0, 0);
+    for now_ms in (1000..20_000).step_by(10) {
+        let mut heard = Vec::new();
+        if now_ms % 100 == 0 {
+            heard.extend(paths.heard(2, 2, now_ms));
+        }
+        let live = Seen {
+            path: 1,
+            heard_ms: now_ms - now_ms % 100,
+            ..super::tests::peer(2)
+        };
+        let dead = Seen {
+            waiting_ms: 1000,
+            asked_ms: now_ms,
+            ..super::tests::peer(1)
+        };
+        for effect in paths.step(&[dead, live], now_ms).0 {
+            match effect {
+                Effect::Witness { peer, path } => {
+                    assert_eq!((peer, path), (2, 0));
+                    if is_alive(current) {
+                        heard.extend(paths.heard(2, current, now_ms));
+                    }
+                }
+                Effect::Hunt { path, count, .. } => {
+                    let fresh = next_socket..next_socket + count as u64;
+                    next_socket = fresh.end;
+                    for socket in fresh.clone() {
+                        paths.candidate(path, socket, false, now_ms);
+                    }
+                    for socket in fresh.filter(|s| is_alive(*s)) {
+                        heard.extend(paths.heard(2, socket, now_ms));
+                    }
+                }
+                Effect::Unanswered { peer, .. } => reported += usize::from(peer == 1),
+                Effect::Probe { .. }
+                | Effect::Adopt { .. }
+                | Effect::Close { .. }
+                | Effect::Answered { .. } => {}
+            }
+        }
+        for effect in heard {
+            if let Effect::Adopt { socket, .. } = effect {
+                current = socket;
+                replaced += 1;
+            }
+        }
+    }
+    (replaced, reported)
+}
+
+#[test]
+fn a_path_whose_only_peer_is_dead_stays_while_a_peer_of_another_path_answers_on_it() {
+    assert_eq!(poll_a_dead_peer(|_| true), (0, 1));
+}
+
+#[test]
+fn a_path_that_died_with_its_only_peer_is_replaced_once() {
+    assert_eq!(poll_a_dead_peer(|socket| socket != 1), (1, 1));
 }
 
 proptest! {

@@ -27,8 +27,8 @@ pub enum Role {
 /// A session's clock may lag this much before it is moved on.
 const STALE_MS: u64 = 250;
 
-/// Events leave through this; it must not block.
-pub type OnEvent = Box<dyn Fn(Event) + Send + Sync>;
+/// Events leave through this; it must not block. False: there was no room for the event.
+pub type OnEvent = Box<dyn Fn(Event) -> bool + Send + Sync>;
 
 /// Shared by the threads of a device.
 pub struct Shared {
@@ -74,10 +74,17 @@ impl Shared {
     /// Tells that the device can't go on, once, and stops it.
     pub fn fail(&self, code: Code, message: String) {
         if !self.is_stopped.swap(true, SeqCst) {
-            (self.on_event)(Event::Failed { code, message });
+            self.tell(Event::Failed { code, message });
         }
         self.wake_in.wake();
         self.wake_out.wake();
+    }
+
+    /// Tells what happened; an event that nobody has room for is counted.
+    pub fn tell(&self, event: Event) {
+        if !(self.on_event)(event) {
+            self.counters.events_lost.one();
+        }
     }
 
     /// Puts a peer into the care of the timers.

@@ -86,6 +86,8 @@ counters! {
     probes_echoed,
     /// Sockets opened in search of a living path.
     candidates_opened,
+    /// Events that were not told: too many waited already.
+    events_lost,
     /// Wake-ups of the inbound thread.
     wakeups,
 }

@@ -16,7 +16,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 const WARM_MS: u64 = 20_000;
 /// Milliseconds after which a session has expired and its keys are gone.
 const COOL_MS: u64 = 200_000;
-const WARM_TICK_MS: u64 = 250;
+/// All peers are looked at together, at multiples of these: one wake-up for however many.
+const WARM_TICK_MS: u64 = 500;
 const COOL_TICK_MS: u64 = 5_000;
 /// While a connection inside is open, something is sent to its peer this often: below every NAT's patience.
 const KEEPALIVE_MS: u64 = 10_000;
@@ -125,12 +126,12 @@ impl Timers {
             shared.tick(peer, peer.noise.lock().as_mut(), now_ms);
             let traffic_ms = peer.data_ms.load(Relaxed).max(peer.heard_ms.load(Relaxed));
             let quiet = now_ms.saturating_sub(traffic_ms);
-            active.due_ms = now_ms
-                + if quiet < WARM_MS {
-                    WARM_TICK_MS
-                } else {
-                    COOL_TICK_MS
-                };
+            let step = if quiet < WARM_MS {
+                WARM_TICK_MS
+            } else {
+                COOL_TICK_MS
+            };
+            active.due_ms = (now_ms / step + 1) * step;
             let flow_ms = peer
                 .data_ms
                 .load(Relaxed)
@@ -140,7 +141,8 @@ impl Timers {
                     keep_alive(shared, peer, now_ms);
                 }
                 let keep_ms = peer.sent_ms.load(Relaxed) + KEEPALIVE_MS;
-                active.due_ms = active.due_ms.min(keep_ms.max(now_ms + WARM_TICK_MS));
+                let keep_ms = keep_ms.max(now_ms + 1).next_multiple_of(WARM_TICK_MS);
+                active.due_ms = active.due_ms.min(keep_ms);
                 return true;
             }
             // What was sent last may have been an initiation: the other end remembers it as long.
@@ -167,6 +169,11 @@ impl Timers {
                     shared.send_sealed(&active.peer, sealed, &out, now_ms);
                 }
             }
+            Effect::Witness { peer, path } => {
+                if let Some(active) = self.active.get(&peer) {
+                    ask_on(shared, &active.peer, path, now_ms);
+                }
+            }
             Effect::Hunt {
                 path,
                 is_v6,
@@ -185,7 +192,7 @@ impl Timers {
             Effect::Close { socket } => watched.remove(socket),
             Effect::Unanswered { peer, for_ms } => {
                 if let Some(active) = self.active.get(&peer) {
-                    (shared.on_event)(Event::Unanswered {
+                    shared.tell(Event::Unanswered {
                         key: active.peer.key,
                         for_ms,
                     });
@@ -193,7 +200,7 @@ impl Timers {
             }
             Effect::Answered { peer } => {
                 if let Some(active) = self.active.get(&peer) {
-                    (shared.on_event)(Event::Answered {
+                    shared.tell(Event::Answered {
                         key: active.peer.key,
                     });
                 }
@@ -282,7 +289,7 @@ impl Timers {
         if let Some(replaced) = shared.replaced.get(path) {
             replaced.fetch_add(1, Relaxed);
         }
-        (shared.on_event)(Event::Path {
+        shared.tell(Event::Path {
             path,
             local_port: socket.local_port(),
         });
@@ -323,6 +330,24 @@ fn probe(shared: &Shared, peer: &Peer, how: How, out: &mut [u8], now_ms: u64) ->
             noise.seal(&echo::request(shared.now_us()), out)
         }
         How::Echo | How::Initiate => noise.initiate(out),
+    }
+}
+
+/// Probes a peer on a path that is not its own.
+fn ask_on(shared: &Shared, peer: &Peer, path: usize, now_ms: u64) {
+    let Some(to) = peer.place.lock().endpoint else {
+        return;
+    };
+    let socket = shared
+        .paths
+        .read()
+        .get(path)
+        .and_then(|pair| pair.of(to))
+        .cloned();
+    let mut out = [0u8; HANDSHAKE_MAX];
+    let sealed = probe(shared, peer, How::Echo, &mut out, now_ms);
+    if let (Some(socket), Sealed::Data(n) | Sealed::Handshake(n)) = (socket, sealed) {
+        shared.send_on(&socket, &out[..n], None, to, None);
     }
 }
 

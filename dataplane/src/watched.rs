@@ -49,7 +49,9 @@ impl Watched {
 
     /// Stops waiting for a socket and drops it.
     pub fn remove(&mut self, token: u64) {
-        self.sockets.remove(&token);
+        if let Some((socket, _)) = self.sockets.remove(&token) {
+            self.poller.remove(socket.fd());
+        }
     }
 }
 
