@@ -22,7 +22,7 @@ import {
 } from "./trouble-host.ts";
 import { wantKubeconfigSentences, wantShootSentence } from "./trouble-kubeconfig.ts";
 import { wantRefusedTunnels, wantLastGoodKept, wantDuplicateRefused } from "./trouble-tunnel.ts";
-import { execIn, type TunnelCluster, withTunnelCluster } from "./tunnel-cluster.ts";
+import { execIn, touchTunnel, type TunnelCluster, withTunnelCluster } from "./tunnel-cluster.ts";
 import { asList, catchAllWebhook, guardedNamespace, webhookRefusal } from "./workloads.ts";
 
 void t.test("trouble around a tunnel", { skip: skipUnlessRoot, timeout: 400_000 }, (t) =>
@@ -34,6 +34,10 @@ void t.test("trouble around a tunnel", { skip: skipUnlessRoot, timeout: 400_000 
       const secrets = [...(await gatherSecrets(site.cluster))];
       await t.test("S3 a webhook that refuses every write locks nobody out", (t) =>
         webhookLocksNothing(t, site),
+      );
+      await t.test(
+        "S3 a deleted TunnelGateways comes back though a webhook in the shoot must allow it",
+        (t) => lostGatewaysComeBack(t, site),
       );
       await t.test("T30 an agent's token writes its own node's TunnelAgent and no other", (t) =>
         strangersAreRefused(t, site),
@@ -139,6 +143,29 @@ const webhookLocksNothing = async (t: Test, site: TunnelCluster): Promise<void> 
   t.match((await write({ deny: "yes" })).stderr, webhookRefusal, "and keeps another one out");
   t.equal(await ourObjects(site), before, "nothing of ours was written in the shoot");
   await kubectl.run(["delete", "validatingwebhookconfiguration", "catch-all"]);
+};
+
+const lostGatewaysComeBack = async (t: Test, site: TunnelCluster): Promise<void> => {
+  const { cluster } = site;
+  const { kubectl } = cluster.shoot;
+  const object = ["tunnelgateways", "xylem", "-n", "kube-system"];
+  await kubectl.run(["create", "-f", "-"], { input: asList(catchAllWebhook(cluster.shoot.keys)) });
+  try {
+    await kubectl.run(["delete", ...object]);
+    const said = await waitFor("the agent says what it misses", async () => {
+      const text = await findingsOf(agentOf(site, "node1"));
+      return text.includes("TunnelGateways") ? text : null;
+    });
+    t.pass(said);
+    t.ok((await execIn(cluster, "node1")) > 0, "the tunnel works on");
+    await touchTunnel(cluster);
+    await waitFor("the controller made it anew", () => kubectl.run(["get", ...object]));
+    for (const { name } of cluster.site.nodes)
+      await waitFor(`exec works on ${name}`, async () => (await execIn(cluster, name)) > 0);
+    t.equal((await agentOf(site, "node1").status())?.problem, null, "the agent is ready");
+  } finally {
+    await kubectl.run(["delete", "validatingwebhookconfiguration", "catch-all"]);
+  }
 };
 
 const strangersAreRefused = async (t: Test, site: TunnelCluster): Promise<void> => {
