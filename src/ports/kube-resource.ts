@@ -17,6 +17,33 @@ export const TUNNEL_AGENTS: KubeResource = {
   kind: "TunnelAgent",
 };
 
+export const NETWORK_CLAIMS: KubeResource = {
+  ...XYLEM,
+  plural: "networkclaims",
+  kind: "NetworkClaim",
+};
+const XYLEM_CLUSTER = { ...XYLEM, isNamespaced: false } as const;
+export const NETWORK_BLOCKS: KubeResource = {
+  ...XYLEM_CLUSTER,
+  plural: "networkblocks",
+  kind: "NetworkBlock",
+};
+export const NETWORK_DOMAINS: KubeResource = {
+  ...XYLEM_CLUSTER,
+  plural: "networkdomains",
+  kind: "NetworkDomain",
+};
+export const NETWORK_POOLS: KubeResource = {
+  ...XYLEM_CLUSTER,
+  plural: "networkpools",
+  kind: "NetworkPool",
+};
+export const SEED_NETWORKS: KubeResource = {
+  ...XYLEM_CLUSTER,
+  plural: "seednetworks",
+  kind: "SeedNetwork",
+};
+
 export const NODES: KubeResource = { ...CORE, plural: "nodes", kind: "Node", isNamespaced: false };
 export const SERVICES: KubeResource = {
   ...CORE,
@@ -48,6 +75,34 @@ export const LEASES: KubeResource = {
   plural: "leases",
   kind: "Lease",
   isNamespaced: true,
+};
+
+export const PODS: KubeResource = { ...CORE, plural: "pods", kind: "Pod", isNamespaced: true };
+export const NAMESPACES: KubeResource = {
+  ...CORE,
+  plural: "namespaces",
+  kind: "Namespace",
+  isNamespaced: false,
+};
+/** Events with a reporter and an action; `EVENTS` are the same objects in the older API. */
+export const REPORTED_EVENTS: KubeResource = {
+  group: "events.k8s.io",
+  version: "v1",
+  plural: "events",
+  kind: "Event",
+  isNamespaced: true,
+};
+export const MUTATING_WEBHOOKS: KubeResource = {
+  group: "admissionregistration.k8s.io",
+  version: "v1",
+  plural: "mutatingwebhookconfigurations",
+  kind: "MutatingWebhookConfiguration",
+  isNamespaced: false,
+};
+export const VALIDATING_WEBHOOKS: KubeResource = {
+  ...MUTATING_WEBHOOKS,
+  plural: "validatingwebhookconfigurations",
+  kind: "ValidatingWebhookConfiguration",
 };
 
 /** The key of an object in a reflector's items: `namespace/name`, or `name` for cluster-scoped kinds. */
