@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Connections remembered per peer; more than these are not told apart, which only means keepalives.
 const FLOWS_MAX: usize = 1024;
+/// Room that is kept when no connection is left.
+const FEW: usize = 64;
 /// Milliseconds without inner traffic to the peer after which its connections are forgotten.
 pub const OPEN_IDLE_MS: u64 = 2 * 3_600_000;
 /// Milliseconds that a connection closed by one side only is remembered.
@@ -104,6 +106,9 @@ impl InnerFlows {
                 },
             );
         }
+        if open.is_empty() && open.capacity() > FEW {
+            open.shrink_to_fit();
+        }
         self.count.store(open.len(), Relaxed);
     }
 
@@ -120,6 +125,9 @@ impl InnerFlows {
         open.retain(|_, s| {
             !(s.closed_in || s.closed_out) || now_ms.saturating_sub(s.seen_ms) < HALF_CLOSED_MS
         });
+        if open.is_empty() {
+            open.shrink_to_fit();
+        }
         self.count.store(open.len(), Relaxed);
         !open.is_empty()
     }

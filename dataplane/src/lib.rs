@@ -1,7 +1,9 @@
 //! The WireGuard data plane of Xylem: owns packets, sessions and sockets, and is told what to hold.
 
 pub mod allowed_ips;
+pub mod budget;
 pub mod checksum;
+mod descriptors;
 pub mod device;
 pub mod echo;
 pub mod event;

@@ -1,5 +1,7 @@
 //! Passing datagrams on to their owner: one socket for each client address, so that answers find their way back.
 
+use crate::budget::Budget;
+use crate::descriptors::flows_max;
 use crate::shared::Shared;
 use crate::sockets::bind_small;
 use crate::steering::{FLOWS_MAX, FlowId, FlowTable, Touched};
@@ -10,11 +12,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Flows that data messages may begin in a second; a balancer that moved sends all gateways at once.
+const FLOWS_PER_SECOND: u32 = 2_000;
+/// The first byte of an initiation, which is passed on only with a mac1 for its target.
+const INITIATION: u8 = 1;
+
 /// The sockets of the flow table. Agents answer from the family they were asked in.
 pub struct Relay {
     table: FlowTable,
     open: HashMap<FlowId, Outlets>,
     next_expiry_ms: Option<u64>,
+    budget: Budget<FLOWS_PER_SECOND>,
 }
 
 /// One flow's sockets towards owners, by family, and where its client is answered from.
@@ -27,9 +35,10 @@ struct Outlets {
 impl Default for Relay {
     fn default() -> Relay {
         Relay {
-            table: FlowTable::new(FLOWS_MAX),
+            table: FlowTable::new(flows_max(FLOWS_MAX)),
             open: HashMap::new(),
             next_expiry_ms: None,
+            budget: Budget::default(),
         }
     }
 }
@@ -45,6 +54,14 @@ impl Relay {
         to: SocketAddr,
         arrival: &Arrival<'_>,
     ) {
+        // Anybody can forge a data message for a known agent; each forged sender would cost a socket.
+        let is_proven = run.first() == Some(&INITIATION);
+        if !is_proven && !self.table.is_known(arrival.from) && !self.budget.take(arrival.now_ms) {
+            return shared
+                .counters
+                .relay_refused
+                .add(run.len().div_ceil(stride) as u64);
+        }
         let id = match self
             .table
             .touch(arrival.from, arrival.local, arrival.now_ms)

@@ -70,6 +70,8 @@ counters! {
     relay_datagrams,
     /// Datagrams passed back to a client.
     relay_answers,
+    /// Datagrams not passed on: too many new flows in one second.
+    relay_refused,
     /// Relay flows that were pushed out by newer ones.
     relay_evicted,
     /// TCP handshakes whose segment size was lowered.

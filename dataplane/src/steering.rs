@@ -1,5 +1,6 @@
 //! Whom a datagram is for, by the agent id in the high 16 bits of its index, and the bounded table of flows that are passed on.
 
+use crate::budget::Budget;
 use crate::noise::Key;
 use blake2::digest::{Digest, FixedOutput, KeyInit, Update, consts::U16};
 use blake2::{Blake2s256, Blake2sMac};
@@ -220,22 +221,7 @@ impl Steering {
 }
 
 /// Bounds what foreign initiations may cost.
-#[derive(Default)]
-pub struct TrialBudget {
-    second: u64,
-    used: u32,
-}
-
-impl TrialBudget {
-    fn take(&mut self, now_ms: u64) -> bool {
-        let second = now_ms / 1000;
-        if second != self.second {
-            *self = TrialBudget { second, used: 0 };
-        }
-        self.used += 1;
-        self.used <= TRIALS_PER_SECOND
-    }
-}
+pub type TrialBudget = Budget<TRIALS_PER_SECOND>;
 
 /// A flow's number; never used twice.
 pub type FlowId = u64;
@@ -291,6 +277,11 @@ impl FlowTable {
     /// Whether there is no flow.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
+    }
+
+    /// Whether a client's datagrams were passed on before.
+    pub fn is_known(&self, client: SocketAddr) -> bool {
+        self.by_client.contains_key(&client)
     }
 
     /// A flow by its id.

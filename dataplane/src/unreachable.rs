@@ -1,5 +1,6 @@
 //! ICMP "host unreachable" for inner packets that no peer can take, so that dialers fail at once (RFC 792, RFC 4443, RFC 1122 section 3.2.2).
 
+use crate::budget::Budget;
 use crate::{checksum, ip};
 use std::net::IpAddr;
 
@@ -75,23 +76,7 @@ fn v6(packet: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Bounds how many answers are given.
-#[derive(Default)]
-pub struct AnswerBudget {
-    second: u64,
-    used: u32,
-}
-
-impl AnswerBudget {
-    /// Whether one more may be given now.
-    pub fn take(&mut self, now_ms: u64) -> bool {
-        let second = now_ms / 1000;
-        if second != self.second {
-            *self = AnswerBudget { second, used: 0 };
-        }
-        self.used += 1;
-        self.used <= PER_SECOND
-    }
-}
+pub type AnswerBudget = Budget<PER_SECOND>;
 
 #[cfg(test)]
 mod tests {
@@ -151,14 +136,6 @@ mod tests {
         let mut p = syn_v6();
         p[6] = ICMPV6;
         assert_eq!(host_unreachable(&p), None, "ICMPv6");
-    }
-
-    #[test]
-    fn answers_are_bounded_each_second() {
-        let mut budget = AnswerBudget::default();
-        let given = (0..10_000).filter(|_| budget.take(1_500)).count();
-        assert_eq!(given, PER_SECOND as usize);
-        assert!(budget.take(2_000));
     }
 
     proptest! {
