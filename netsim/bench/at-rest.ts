@@ -12,8 +12,8 @@ import { countTunnelPackets, tunnelPackets } from "./tunnel-packets.ts";
 const windowMs = 60_000;
 /** Longer than the tunnel's keepalive of a flow that is still open. */
 const silentMs = 12_000;
-/** An API server keeps a connection to a kubelet that nobody uses for 90 s. */
-const silenceTimeoutMs = 240_000;
+/** An API server keeps a connection that nobody uses for 90 s, and sessions are renewed once more 120 s after that. */
+const silenceTimeoutMs = 300_000;
 /** While lists are digested a program is busier than this; afterwards far below. */
 const calmCpuPercent = 2;
 
