@@ -1,5 +1,6 @@
 /** A Tunnel is deleted on real Kubernetes: nothing of it is left in either cluster or on any machine, and a new one works. */
 
+import { join } from "node:path";
 import t, { type Test } from "tap";
 import { skipUnlessRoot } from "#netsim/lab/tunnel-test.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
@@ -11,6 +12,8 @@ void t.test("removal of a Tunnel", { skip: skipUnlessRoot, timeout: 300_000 }, (
     await site.product.start();
     t.ok((await execIn(site.cluster, "node1")) > 0);
     await t.test("the status tells the last handshake", (t) => handshakeIsTold(t, site));
+    await t.test("xylem status tells what the seed knows", (t) => statusIsPrinted(t, site, 0));
+    const key = await publishedKey(site);
     const spec = JSON.stringify(JSON.parse(await seedGet(site, ["-o", "json", ...TUNNEL])).spec);
     await t.test("a deleted Tunnel leaves nothing in the seed and in the shoot", (t) =>
       objectsGo(t, site),
@@ -18,7 +21,10 @@ void t.test("removal of a Tunnel", { skip: skipUnlessRoot, timeout: 300_000 }, (
     await t.test("gateways and agents go on, hold nothing, and say why", (t) =>
       endsAreEmpty(t, site),
     );
-    await t.test("a Tunnel made anew works, with new keys", (t) => worksAnew(t, site, spec));
+    await t.test("a Tunnel made anew works, with new keys", async (t) => {
+      await worksAnew(t, site, spec);
+      t.not(await publishedKey(site), key);
+    });
     await t.test("force-delete leaves the shoot as it is", (t) => forceLeavesShoot(t, site));
   }),
 );
@@ -44,6 +50,30 @@ const handshakeIsTold = async (t: Test, site: TunnelCluster): Promise<void> => {
   t.ok(ageMs > -2_000 && ageMs < 60_000, `${told} is ${ageMs} ms ago`);
 };
 
+/** Runs the command line tool as an operator of the seed does. */
+const statusIsPrinted = async (
+  t: Test,
+  { cluster }: TunnelCluster,
+  want: number,
+): Promise<void> => {
+  const { kubeconfig } = cluster.seed.kubectl;
+  const script = join(import.meta.dirname, "../../dist/xylem.js");
+  const { code, stdout, stderr } = await cluster.lab
+    .namespace(cluster.site.seed.machine)
+    .run([process.execPath, script, "status", "--kubeconfig", kubeconfig], { check: false });
+  t.equal(code, want, stdout + stderr);
+  if (want !== 0) return;
+  t.match(stdout, /shoot--lab--alpha\s+alpha\s+True\s+Paired\s+2\s+3\/3\s+20\d\d-/);
+  t.match(stdout, /slot \d+: apiserver-0 at 198\.18\./);
+};
+
+/** The public key of slot 0, as agents are told it. */
+const publishedKey = async ({ cluster }: TunnelCluster): Promise<string> => {
+  const where = ["-o", "jsonpath={.spec.slots[0].publicKey}"];
+  const { stdout } = await cluster.shoot.kubectl.run(["get", ...GATEWAYS, ...where]);
+  return stdout;
+};
+
 const deleteTunnel = async ({ cluster }: TunnelCluster): Promise<void> => {
   await cluster.seed.kubectl.run(["delete", ...TUNNEL, "-n", tunnelNamespace, "--timeout=20s"]);
 };
@@ -61,6 +91,7 @@ const objectsGo = async (t: Test, site: TunnelCluster): Promise<void> => {
     // The garbage collector learns of new kinds every half a minute.
     { timeoutMs: 60_000 },
   );
+  await statusIsPrinted(t, site, 1);
   const agents = await cluster.shoot.kubectl.run(["get", "tunnelagents", "-A", "-o", "name"]);
   t.equal(agents.stdout.trim().split("\n").length, 3, "the agents' registrations stay");
 };

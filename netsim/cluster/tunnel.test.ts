@@ -270,8 +270,24 @@ const writesSoFar = async ({
   return { seed: seed.stdout, shoot: shoot.stdout, ...Object.fromEntries(counted) };
 };
 
+/** What the last crash set off is over: the first handshake is told with the Lease, and the status follows. */
+const writesSettled = async (site: TunnelCluster): Promise<Record<string, string>> => {
+  let last = "";
+  return await waitFor(
+    "nothing is written for two seconds",
+    async () => {
+      const now = await writesSoFar(site);
+      const text = JSON.stringify(now);
+      if (text === last) return now;
+      last = text;
+      throw new Error(text);
+    },
+    { timeoutMs: 30_000, intervalMs: 2_000 },
+  );
+};
+
 const idleWritesNothing = async (t: Test, site: TunnelCluster): Promise<void> => {
-  const before = await writesSoFar(site);
+  const before = await writesSettled(site);
   const runs = (): Promise<string> =>
     site.product.gateways.apiserver.metric("xylem_reconcile_runs_total");
   const runsBefore = await runs();
