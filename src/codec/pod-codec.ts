@@ -1,8 +1,9 @@
 /** Reads the parts of a Pod (v1) that injection looks at; everything else is the API server's affair. */
 
-import type { InjectablePod, PodContainer } from "#src/model/injection.ts";
+import type { AuditedPod, InjectablePod, PodContainer, PodOwner } from "#src/model/injection.ts";
 import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
 import { quoted } from "#src/model/quoted.ts";
+import { parseTimestamp } from "#src/model/timestamp.ts";
 import {
   type Field,
   fieldAtIfPresent,
@@ -10,6 +11,7 @@ import {
   isAbsent,
   itemsOf,
   parseName,
+  parseUid,
   parseWhole,
   reading,
   take,
@@ -43,6 +45,55 @@ export const parseInjectablePod = (object: unknown): Parsed<InjectablePod> =>
       hasVolumes: !isAbsent(volumes),
     };
   });
+
+/** Reads a Pod that exists, with what the audit asks of it besides. */
+export const parseAuditedPod = (object: unknown): Parsed<AuditedPod> => {
+  const pod = parseInjectablePod(object);
+  if (!pod.ok) return pod;
+  return reading({ kind: "Pod", object }, (root) => {
+    const metadata = fieldOf(root, "metadata");
+    const phase = fieldAtIfPresent(root, "status", "phase").value;
+    return {
+      pod: pod.value,
+      namespace: take(fieldOf(metadata, "namespace"), parseName),
+      uid: take(fieldOf(metadata, "uid"), parseUid),
+      createdMs: take(fieldOf(metadata, "creationTimestamp"), parseTimestamp),
+      owner: ownerOf(metadata),
+      isReady: itemsOf(fieldAtIfPresent(root, "status", "conditions"), { max: ITEMS_MAX }).some(
+        (condition) =>
+          fieldOf(condition, "type").value === "Ready" &&
+          fieldOf(condition, "status").value === "True",
+      ),
+      isEnding:
+        !isAbsent(fieldOf(metadata, "deletionTimestamp")) ||
+        phase === "Succeeded" ||
+        phase === "Failed",
+    };
+  });
+};
+
+/** The controller of an object, by its owner references; null: none, or none that can be read. */
+export const parsePodOwner = (object: unknown): PodOwner | null => {
+  const read = reading({ kind: "Pod", object }, (root) => ownerOf(fieldOf(root, "metadata")));
+  return read.ok ? read.value : null;
+};
+
+const ownerOf = (metadata: Field): PodOwner | null => {
+  const references = itemsOf(fieldOf(metadata, "ownerReferences"), { max: ITEMS_MAX });
+  const controller = references.find((item) => fieldOf(item, "controller").value === true);
+  if (controller === undefined) return null;
+  return {
+    apiVersion: take(fieldOf(controller, "apiVersion"), parseWord),
+    kind: take(fieldOf(controller, "kind"), parseWord),
+    name: take(fieldOf(controller, "name"), parseName),
+    uid: take(fieldOf(controller, "uid"), parseUid),
+  };
+};
+
+const parseWord = (value: unknown): Parsed<string> =>
+  typeof value === "string" && /^[A-Za-z0-9./-]{1,253}$/.test(value)
+    ? parsed(value)
+    : problem(`must be a word, found ${quoted(value)}`);
 
 /** Pods of a ReplicaSet have no name yet when a webhook sees them. */
 const podName = (metadata: Field): string => {

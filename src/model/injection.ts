@@ -62,6 +62,27 @@ export interface InjectablePod {
   readonly hasVolumes: boolean;
 }
 
+/** The controller of a pod, e.g. its ReplicaSet. */
+export interface PodOwner {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** A labelled pod that exists. */
+export interface AuditedPod {
+  readonly pod: InjectablePod;
+  readonly namespace: string;
+  readonly uid: string;
+  /** Milliseconds since 1970. */
+  readonly createdMs: number;
+  readonly owner: PodOwner | null;
+  readonly isReady: boolean;
+  /** It is being deleted, or all its containers have ended. */
+  readonly isEnding: boolean;
+}
+
 /** The namespace that a pod is made in. */
 export interface PodNamespace {
   readonly name: string;

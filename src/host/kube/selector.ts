@@ -1,14 +1,17 @@
-/** Equality selectors on labels and fields, as far as Xylem uses them (Kubernetes API concepts). */
+/** Selectors on labels and fields (equality, and presence of a label), as far as Xylem uses them (Kubernetes API concepts). */
 
 import type { KubeListOptions, KubeObject } from "#src/ports/kube.ts";
 
-const requirements = (selector: string | undefined): readonly (readonly [string, string])[] =>
+/** A value of null asks for presence only. */
+const requirements = (
+  selector: string | undefined,
+): readonly (readonly [string, string | null])[] =>
   (selector ?? "")
     .split(",")
     .filter((term) => term !== "")
     .map((term) => {
-      const [name = "", value = ""] = term.split(/==?/u);
-      return [name.trim(), value.trim()] as const;
+      const [name = "", value] = term.split(/==?/u);
+      return [name.trim(), value === undefined ? null : value.trim()] as const;
     });
 
 const fieldAt = (object: KubeObject, path: string): unknown =>
@@ -21,6 +24,9 @@ const fieldAt = (object: KubeObject, path: string): unknown =>
 export const matchesSelectors = (object: KubeObject, options: KubeListOptions): boolean =>
   (options.namespace === undefined || object.metadata.namespace === options.namespace) &&
   requirements(options.labelSelector).every(
-    ([name, value]) => object.metadata.labels?.[name] === value,
+    ([name, value]) =>
+      value === null
+        ? object.metadata.labels?.[name] !== undefined
+        : object.metadata.labels?.[name] === value,
   ) &&
   requirements(options.fieldSelector).every(([path, value]) => fieldAt(object, path) === value);
