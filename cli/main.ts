@@ -3,10 +3,12 @@
 
 import { Command } from "commander";
 import { version } from "#src/host/version.ts";
+import { policyCommand } from "./policy.ts";
 import { statusCommand } from "./status.ts";
 
 await new Command("xylem")
   .description("Connects a hosted Kubernetes control plane to the cluster it controls.")
   .version(version)
+  .addCommand(policyCommand())
   .addCommand(statusCommand())
   .parseAsync();

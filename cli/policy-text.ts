@@ -2,7 +2,9 @@
 
 import type { ExplainedFlow, Explanation } from "#src/plan/policy/explain.ts";
 import { flowReason } from "#src/plan/policy/flow-mark.ts";
-import type { DirectionVerdict } from "#src/plan/policy/verdict.ts";
+import { rangesText } from "#src/plan/policy/port-atoms.ts";
+import type { DirectionVerdict, FlowVerdict } from "#src/plan/policy/verdict.ts";
+import type { VerdictChange, VerdictDiff } from "#src/plan/policy/verdict-diff.ts";
 
 /** What a person reads: one paragraph a flow. */
 export const explanationText = ({ flows, verdict }: Explanation): string => {
@@ -53,4 +55,38 @@ export const directionText = (
       return `denied, selected by ${policies}, and no rule there matches${near}`;
     }
   }
+};
+
+const SHOWN_MEMBERS_MAX = 3;
+
+/** What a person reads of a comparison: policies by name, then every change of a verdict. */
+export const diffText = ({ policies, changes }: VerdictDiff): string => {
+  const names = (["added", "changed", "removed"] as const).flatMap((what) =>
+    policies[what].map((name) => `policy ${what}: ${name}`),
+  );
+  const end =
+    changes.length === 0
+      ? "no verdict changes"
+      : `${changes.length} ${changes.length === 1 ? "change" : "changes"} of verdicts`;
+  return [...names, ...changes.map(changeText), end].join("\n");
+};
+
+const changeText = ({ becomes, from, to, ports, before, after }: VerdictChange): string => {
+  const was = becomes === "allowed" ? "denied" : "allowed";
+  return [
+    `${was} -> ${becomes}: ${membersText(from)} -> ${membersText(to)} ${rangesText(ports)}`,
+    ...deciding(becomes === "denied" ? after : before, becomes === "denied" ? "now" : "so far"),
+  ].join("\n");
+};
+
+/** The direction that denies, which is what makes the difference. */
+const deciding = ({ egress, ingress }: FlowVerdict, when: string): string[] => [
+  ...(egress.isAllowed ? [] : [`  egress ${when}: ${directionText(egress, "egress")}`]),
+  ...(ingress.isAllowed ? [] : [`  ingress ${when}: ${directionText(ingress, "ingress")}`]),
+];
+
+const membersText = (members: readonly string[]): string => {
+  const more = members.length - SHOWN_MEMBERS_MAX;
+  const shown = members.slice(0, SHOWN_MEMBERS_MAX).join(", ");
+  return more > 0 ? `${shown} and ${more} more` : shown;
 };

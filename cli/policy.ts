@@ -1,61 +1,38 @@
 /** `xylem policy`: may FROM reach TO, which policy says so, and what a change of policies would change. */
 
-import { type Command, Option } from "commander";
+import { Command } from "commander";
 import { parseParty, parsePortText } from "#src/codec/policy-query-codec.ts";
 import { problem, type Parsed } from "#src/model/parsed.ts";
 import type { PolicyWorld } from "#src/model/policy.ts";
 import { explain, type Explanation } from "#src/plan/policy/explain.ts";
+import { flowPortText, partyText } from "#src/plan/policy/flow-table.ts";
+import { ALL_FLOWS } from "#src/plan/policy/flows.ts";
+import { addDiff } from "./policy-diff.ts";
 import { readCluster } from "./policy-live.ts";
 import { readManifests } from "./policy-manifests.ts";
+import {
+  addSources,
+  endingWithBadInput,
+  type PolicyOutput,
+  refuse,
+  type SourceFlags,
+  terminal,
+} from "./policy-output.ts";
 import { explanationText } from "./policy-text.ts";
 
-/** Exit codes of `explain` and `diff`; other ends of the program are commander's. */
-const EXIT_BAD_INPUT = 2;
-
-interface SourceFlags {
-  readonly filename: readonly string[];
-  readonly kubeconfig?: string;
-  readonly output: "text" | "json";
-}
-
-/** Where answers go; a test has its own. */
-export interface PolicyOutput {
-  readonly out: (text: string) => void;
-  readonly error: (text: string) => void;
-  readonly exit: (code: number) => void;
-}
-
-const terminal: PolicyOutput = {
-  out: (text) => void process.stdout.write(`${text}\n`),
-  error: (text) => void process.stderr.write(`${text}\n`),
-  exit: (code) => {
-    process.exitCode = code;
-  },
-};
-
-/** Adds `policy` and its subcommands to a program. */
-export const addPolicyCommand = (program: Command, output: PolicyOutput = terminal): void => {
-  const policy = program
-    .command("policy")
-    .description("network policies: what they allow, why, and what a change would change");
+/** The command `policy` with its subcommands. */
+export const policyCommand = (output: PolicyOutput = terminal): Command => {
+  const policy = endingWithBadInput(new Command("policy")).description(
+    "network policies: what they allow, why, and what a change would change",
+  );
   addExplain(policy, output);
+  addDiff(policy, output);
+  addFlows(policy, output);
+  return policy;
 };
-
-const addSources = (command: Command): Command =>
-  command
-    .option(
-      "-f, --filename <path>",
-      "file or folder of manifests (repeat for more)",
-      (path: string, before: readonly string[]) => [...before, path],
-      [],
-    )
-    .option("--kubeconfig <file>", "ask the cluster of this kubeconfig")
-    .addOption(
-      new Option("-o, --output <format>", "how to print").choices(["text", "json"]).default("text"),
-    );
 
 const addExplain = (policy: Command, output: PolicyOutput): void => {
-  addSources(policy.command("explain"))
+  addSources(policy.command("explain"), "file or folder of manifests (repeat for more)")
     .description("say whether FROM may reach TO, and by which policy and rule, in both directions")
     .argument("<from>", "namespace/pod, namespace/label=value, an IP address or a CIDR block")
     .argument("<to>", "the same")
@@ -64,8 +41,7 @@ const addExplain = (policy: Command, output: PolicyOutput): void => {
     .action(async (from: string, to: string, port: string, flags: SourceFlags) => {
       const answer = await answerQuestion({ from, to, port, flags });
       if (!answer.ok) {
-        output.error(answer.problem);
-        output.exit(EXIT_BAD_INPUT);
+        refuse(output, answer.problem);
         return;
       }
       const { value } = answer;
@@ -95,4 +71,18 @@ const readSource = async ({ filename, kubeconfig }: SourceFlags): Promise<Parsed
     return problem("say what to look at: -f FILE (manifests) or --kubeconfig FILE (a cluster)");
   }
   return kubeconfig === undefined ? readManifests(filename) : readCluster(kubeconfig);
+};
+
+const addFlows = (policy: Command, output: PolicyOutput): void => {
+  policy
+    .command("flows")
+    .description("list the declared flows: who speaks to whom, on which port, and why")
+    .option("--json", "print them as JSON")
+    .action((flags: { readonly json?: boolean }) => {
+      const lines = ALL_FLOWS.map(
+        (flow) =>
+          `${flow.id}: ${partyText(flow.from)} -> ${partyText(flow.to)} ${flowPortText(flow)}\n  ${flow.why}`,
+      );
+      output.out(flags.json === true ? JSON.stringify(ALL_FLOWS, null, 2) : lines.join("\n"));
+    });
 };

@@ -8,6 +8,7 @@ import {
   type BlockPeer,
   type LabelSelector,
   type NetworkPolicy,
+  type ObservedPolicy,
   type PolicyOwner,
   type PolicyPeer,
   type PolicyPort,
@@ -60,6 +61,22 @@ export const parseNetworkPolicy = (object: unknown): Parsed<NetworkPolicy> =>
       pods: takePodSelector(fieldOf(spec, "podSelector")),
       ingress: types.includes("Ingress") ? takeRules(fieldOf(spec, "ingress"), "from") : null,
       egress: types.includes("Egress") ? takeRules(fieldOf(spec, "egress"), "to") : null,
+    };
+  });
+
+/** Reads a NetworkPolicy of the API server; one whose spec we do not understand is still known by its name. */
+export const parseObservedPolicy = (object: unknown): Parsed<ObservedPolicy> =>
+  reading({ kind: "NetworkPolicy", object }, (root) => {
+    const metadata = fieldOf(root, "metadata");
+    const policy = parseNetworkPolicy(object);
+    return {
+      namespace: take(fieldOf(metadata, "namespace"), parseName),
+      name: take(fieldOf(metadata, "name"), parseName),
+      labels: takeMap(fieldOf(metadata, "labels"), parseLabelValue),
+      annotations: takeMap(fieldOf(metadata, "annotations"), parseText),
+      uid: take(fieldOf(metadata, "uid"), parseUid),
+      resourceVersion: take(fieldOf(metadata, "resourceVersion"), parseText),
+      policy: policy.ok ? policy.value : null,
     };
   });
 

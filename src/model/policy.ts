@@ -77,6 +77,18 @@ export interface NetworkPolicy {
   readonly egress: readonly PolicyRule[] | null;
 }
 
+/** A NetworkPolicy as the API server has it. */
+export interface ObservedPolicy {
+  readonly namespace: string;
+  readonly name: string;
+  readonly labels: Labels;
+  readonly annotations: Labels;
+  readonly uid: string;
+  readonly resourceVersion: string;
+  /** Null: it can't be read, so it is not what we wrote. */
+  readonly policy: NetworkPolicy | null;
+}
+
 export type ClusterPolicyTier = "Admin" | "Baseline";
 export type ClusterPolicyAction = "Accept" | "Deny" | "Pass";
 

@@ -4,9 +4,9 @@ import t from "tap";
 import { parseNetworkPolicy, printNetworkPolicy } from "#src/codec/network-policy-codec.ts";
 import { parseCidr } from "#src/model/cidr.ts";
 import { valueOf } from "#src/model/parsed.ts";
-import type { NetworkPolicy } from "#src/model/policy.ts";
+import type { NetworkPolicy, ObservedPolicy } from "#src/model/policy.ts";
 import { STANDARD_PORTS } from "./flows.ts";
-import { planPolicyDrift, type ObservedPolicy } from "./policy-drift.ts";
+import { planPolicyDrift } from "./policy-drift.ts";
 import { planPolicies, standardRoles } from "./policy-plan.ts";
 
 const subject = "alpha";

@@ -1,20 +1,9 @@
 /** What must be done so that a namespace holds exactly the wanted policies of ours, and nobody else's is touched. */
 
 import type { Finding } from "#src/model/finding.ts";
-import type { NetworkPolicy } from "#src/model/policy.ts";
+import type { NetworkPolicy, ObservedPolicy } from "#src/model/policy.ts";
+import { isDataEqual } from "./data-equal.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL, SUBJECT_ANNOTATION } from "./policy-plan.ts";
-
-/** A policy of the namespace as the API server has it. */
-export interface ObservedPolicy {
-  readonly namespace: string;
-  readonly name: string;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly annotations: Readonly<Record<string, string>>;
-  readonly uid: string;
-  readonly resourceVersion: string;
-  /** Null: it can't be read, so it is not what we wrote. */
-  readonly policy: NetworkPolicy | null;
-}
 
 export type PolicyChange =
   | { readonly kind: "create"; readonly policy: NetworkPolicy; readonly reason: string }
@@ -102,12 +91,12 @@ const takenName = (policy: NetworkPolicy): Finding => {
 const differenceOf = (wanted: NetworkPolicy, there: ObservedPolicy): string | null => {
   const { policy } = there;
   if (policy === null) return "it can't be read";
-  if (!isEqual(wanted.pods, policy.pods)) return "the pods it selects were changed";
-  if (!isEqual(wanted.ingress, policy.ingress)) return "its ingress rules were changed";
-  if (!isEqual(wanted.egress, policy.egress)) return "its egress rules were changed";
+  if (!isDataEqual(wanted.pods, policy.pods)) return "the pods it selects were changed";
+  if (!isDataEqual(wanted.ingress, policy.ingress)) return "its ingress rules were changed";
+  if (!isDataEqual(wanted.egress, policy.egress)) return "its egress rules were changed";
   if (!holdsAll(wanted.labels, there.labels)) return "its labels were changed";
   if (!holdsAll(wanted.annotations, there.annotations)) return "its annotations were changed";
-  return wanted.owner === null || isEqual(wanted.owner, policy.owner)
+  return wanted.owner === null || isDataEqual(wanted.owner, policy.owner)
     ? null
     : "its owner was changed";
 };
@@ -116,15 +105,3 @@ const holdsAll = (
   wanted: Readonly<Record<string, string>>,
   there: Readonly<Record<string, string>>,
 ): boolean => Object.entries(wanted).every(([key, value]) => there[key] === value);
-
-/** Deep equality of plain data; the order of keys does not matter. */
-const isEqual = (a: unknown, b: unknown): boolean => {
-  if (a === b) return true;
-  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
-  const [left, right] = [Object.entries(a), new Map(Object.entries(b))];
-  return (
-    Array.isArray(a) === Array.isArray(b) &&
-    left.length === right.size &&
-    left.every(([key, value]) => right.has(key) && isEqual(value, right.get(key)))
-  );
-};

@@ -269,9 +269,8 @@ const clusterPeerMatches = (world: RawWorld, wanted: RawClusterPeer, end: RawEnd
 const clusterPortsMatch = ({ protocols }: RawClusterRule, flow: RawFlow): boolean => {
   if (protocols === undefined) return true;
   return protocols.some((entry) => {
-    if (entry["destinationNamedPort"] !== undefined) {
-      return isNamed(String(entry["destinationNamedPort"]), flow);
-    }
+    const name = entry["destinationNamedPort"];
+    if (typeof name === "string") return isNamed(name, flow);
     const wanted = entry[flow.protocol.toLowerCase()] as
       | { destinationPort: { number?: number; range?: { start: number; end: number } } }
       | undefined;

@@ -1,6 +1,7 @@
 /** Policies of declared flows: complete, minimal, injective, and never a block for pods. */
 
 import { readFileSync, writeFileSync } from "node:fs";
+import { env } from "node:process";
 import fc from "fast-check";
 import t from "tap";
 import { parseNetworkPolicy, printNetworkPolicy } from "#src/codec/network-policy-codec.ts";
@@ -287,7 +288,7 @@ void t.test("N50 the page of network policies holds the table of declared flows"
   const [begin, end] = ["<!-- flows: begin -->\n", "<!-- flows: end -->"];
   const [before, after] = [page.split(begin)[0] ?? "", page.split(end)[1] ?? ""];
   const wanted = `${before}${begin}${flowTables()}${end}${after}`;
-  if (process.env["UPDATE_DOCS"] === "1") writeFileSync(file, wanted);
+  if (env["UPDATE_DOCS"] === "1") writeFileSync(file, wanted);
   t.equal(page, wanted, "run this test with UPDATE_DOCS=1 to write the table");
   t.end();
 });
