@@ -275,6 +275,11 @@ impl Device {
         drop(self.setting.lock());
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     fn spawn(
         &self,
         name: &'static str,

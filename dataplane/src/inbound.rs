@@ -37,19 +37,7 @@ pub struct Inbound<'a> {
 
 /// Runs until the device is stopped.
 pub fn run(shared: &Shared, mut watched: Watched, path_tokens: &[[Option<u64>; 2]]) {
-    let merger = if shared.offload {
-        Merger::new(shared.mtu)
-    } else {
-        Merger::without_merging(shared.mtu)
-    };
-    let mut inbound = Inbound {
-        shared,
-        merger,
-        reply: vec![0; REPLY_MAX],
-        trials: TrialBudget::default(),
-        relay: Relay::default(),
-        timers: Timers::new(shared, path_tokens),
-    };
+    let mut inbound = Inbound::new(shared, path_tokens);
     let mut batch = RecvBatch::new(BATCH);
     let mut ready = Vec::new();
     let mut is_woken = true;
@@ -84,7 +72,22 @@ pub fn run(shared: &Shared, mut watched: Watched, path_tokens: &[[Option<u64>; 2
     }
 }
 
-impl Inbound<'_> {
+impl<'a> Inbound<'a> {
+    fn new(shared: &'a Shared, path_tokens: &[[Option<u64>; 2]]) -> Inbound<'a> {
+        Inbound {
+            shared,
+            merger: if shared.offload {
+                Merger::new(shared.mtu)
+            } else {
+                Merger::without_merging(shared.mtu)
+            },
+            reply: vec![0; REPLY_MAX],
+            trials: TrialBudget::default(),
+            relay: Relay::default(),
+            timers: Timers::new(shared, path_tokens),
+        }
+    }
+
     fn receive(&mut self, watched: &mut Watched, batch: &mut RecvBatch, token: u64) {
         let Some((socket, of)) = watched.sockets.get(&token).cloned() else {
             return;
@@ -122,6 +125,9 @@ impl Inbound<'_> {
         let steering = self.shared.steering.read().clone();
         let table = self.shared.table.read().clone();
         let mut rest = message.bytes;
+        if rest.is_empty() {
+            return self.shared.counters.drop_garbage.one();
+        }
         while !rest.is_empty() {
             let (datagram, after) = rest.split_at(message.stride.min(rest.len()));
             match steering.decide(datagram, arrival.from, &mut self.trials, arrival.now_ms) {
@@ -220,7 +226,10 @@ impl Inbound<'_> {
         }
         let len = match noise.open(datagram, slot) {
             Opened::Packet(n) => n,
-            Opened::Keepalive => return true,
+            Opened::Keepalive => {
+                shared.counters.keepalives_received.one();
+                return true;
+            }
             Opened::NotIp => {
                 shared.counters.drop_source.one();
                 return true;
@@ -295,7 +304,7 @@ impl Inbound<'_> {
         shared.freshen(peer, noise.as_mut(), arrival.now_ms);
         match noise.open(datagram, &mut self.reply) {
             Opened::Answer(n) => self.answer(peer, noise.as_mut(), n, datagram, arrival),
-            Opened::Cookie => return,
+            Opened::Cookie => return shared.counters.cookies_received.one(),
             Opened::Packet(_) | Opened::Keepalive | Opened::NotIp | Opened::Refused => {
                 return shared.counters.drop_handshake.one();
             }
@@ -369,3 +378,7 @@ impl Inbound<'_> {
         self.timers.heard(peer, arrival);
     }
 }
+
+#[cfg(test)]
+#[path = "inbound_fuzz_test.rs"]
+mod fuzz;

@@ -7,6 +7,8 @@ mod descriptors;
 pub mod device;
 pub mod echo;
 pub mod event;
+#[cfg(test)]
+mod fuzz_bench;
 pub mod inner_flows;
 pub mod ip;
 pub mod lazy_noise;

@@ -22,11 +22,7 @@ const PACKET_MAX: usize = 65_536;
 /// Runs until the device is stopped or its TUN is gone.
 pub fn run(shared: &Shared) {
     let mut packet = vec![0u8; PACKET_MAX + VNET];
-    let mut buffers = Buffers {
-        scratch: vec![0u8; PACKET_MAX],
-        out: vec![0u8; DATAGRAM_MAX + PACKET_MAX + DATA_OVERHEAD],
-        answers: AnswerBudget::default(),
-    };
+    let mut buffers = Buffers::new();
     while !shared.is_stopped.load(SeqCst) {
         match shared.tun.read(&mut packet) {
             Ok(n) => forward(shared, &mut packet[..n], &mut buffers),
@@ -51,6 +47,16 @@ struct Buffers {
     scratch: Vec<u8>,
     out: Vec<u8>,
     answers: AnswerBudget,
+}
+
+impl Buffers {
+    fn new() -> Buffers {
+        Buffers {
+            scratch: vec![0u8; PACKET_MAX],
+            out: vec![0u8; DATAGRAM_MAX + PACKET_MAX + DATA_OVERHEAD],
+            answers: AnswerBudget::default(),
+        }
+    }
 }
 
 /// Tells the sender that nobody can take its packet.
@@ -161,3 +167,7 @@ impl Batch<'_> {
         self.count = 0;
     }
 }
+
+#[cfg(test)]
+#[path = "outbound_fuzz_test.rs"]
+mod fuzz;

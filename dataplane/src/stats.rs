@@ -81,6 +81,8 @@ counters! {
     handshakes_started,
     handshakes_done,
     keepalives_sent,
+    keepalives_received,
+    cookies_received,
     /// Path probes sent; a probe on several sockets counts once.
     probes_sent,
     probes_answered,
