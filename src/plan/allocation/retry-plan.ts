@@ -9,6 +9,7 @@ import {
 import { planClaim, type ClaimVerdict } from "./claim-plan.ts";
 import { PENDING_BLOCKS_MAX } from "./domain-plan.ts";
 import type { Ledger } from "./ledger.ts";
+import type { Refusal } from "./sentence.ts";
 
 export interface RetryPlan {
   /** By VPC: the blocks of one grant; at most one revision a domain. */
@@ -61,9 +62,19 @@ export const isRetryable = (verdict: ClaimVerdict): boolean => {
     case "waiting":
       return verdict.wait.kind !== "deleting";
     case "refused":
-      return verdict.refusal.kind === "overlap" && isMovable(verdict.refusal.other.party.kind);
+      return verdict.refusal.kind === "overlap" && isMovable(verdict.refusal);
   }
 };
 
-const isMovable = (party: "claim" | "seed" | "reserved" | "range"): boolean =>
-  party === "claim" || party === "seed";
+/** Another claim's block may be freed, a seed's range may change; all else is in the claim itself. */
+const isMovable = ({ asked, other }: Refusal & { kind: "overlap" }): boolean => {
+  switch (other.party.kind) {
+    case "claim":
+      return asked.party.kind !== "claim" || asked.party.uid !== other.party.uid;
+    case "seed":
+      return true;
+    case "reserved":
+    case "range":
+      return false;
+  }
+};
