@@ -273,8 +273,8 @@ void t.test(
         for (const from of ends) {
           for (const to of ends) {
             if (typeof from === "string" && typeof to === "string") continue;
-          // A pod always reaches itself, also where a class of equal pods is named.
-          if (from === to) continue;
+            // A pod always reaches itself, also where a class of equal pods is named.
+            if (from === to) continue;
             for (const port of [80, 81, 85]) {
               for (const protocol of ["TCP", "UDP", "SCTP"] as PolicyProtocol[]) {
                 const flow = { from, to, port, protocol };
