@@ -45,6 +45,6 @@ export const endingWithBadInput = (command: Command): Command =>
 
 /** Says a problem and ends with the code for bad input. */
 export const refuse = (output: PolicyOutput, sentence: string): void => {
-  output.error(sentence);
+  output.error(`xylem: ${sentence}`);
   output.exit(EXIT_BAD_INPUT);
 };

@@ -141,8 +141,8 @@ void t.test("bad input is a sentence with file, document and field, and ends wit
   await mkdir(join(folder, "empty"), { recursive: true });
   const ask = ["explain", "b/client", "a/web", "80"];
   const cases: readonly { args: readonly string[]; error: RegExp }[] = [
-    { args: ask, error: /^say what to look at: -f FILE/ },
-    { args: [...ask, "-f", pods, "--kubeconfig", "x"], error: /^say what to look at/ },
+    { args: ask, error: /^xylem: say what to look at: -f FILE/ },
+    { args: [...ask, "-f", pods, "--kubeconfig", "x"], error: /^xylem: say what to look at/ },
     {
       args: [...ask, "-f", bad],
       error: /bad\.yaml, document 2: NetworkPolicy a\/typo: spec has an unknown field "ingres"/,
@@ -154,13 +154,16 @@ void t.test("bad input is a sentence with file, document and field, and ends wit
       error: /there is no \.yaml, \.yml or \.json file/,
     },
     { args: [...ask, "--kubeconfig", join(folder, "nix")], error: /nix/ },
-    { args: ["explain", "web", "a/web", "80", "-f", pods], error: /^FROM "web" names nobody/ },
-    { args: ["explain", "b/client", "a/web", "x/y", "-f", pods], error: /^PORT "x\/y"/ },
+    {
+      args: ["explain", "web", "a/web", "80", "-f", pods],
+      error: /^xylem: FROM "web" names nobody/,
+    },
+    { args: ["explain", "b/client", "a/web", "x/y", "-f", pods], error: /^xylem: PORT "x\/y"/ },
     {
       args: ["explain", "b/nobody", "a/web", "80", "-f", pods],
-      error: /^FROM b\/nobody: there is no/,
+      error: /^xylem: FROM b\/nobody: there is no/,
     },
-    { args: ["diff"], error: /^say what is wanted/ },
+    { args: ["diff"], error: /^xylem: say what is wanted/ },
     { args: ["diff", "-f", pods, "-f", pods, "-f", pods], error: /more than twice/ },
     { args: ["diff", "-f", pods, "-f", pods, "--kubeconfig", "x"], error: /not with both/ },
   ];

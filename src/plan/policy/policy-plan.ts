@@ -3,9 +3,11 @@
 import { containsCidr, overlaps, type Cidr } from "#src/model/cidr.ts";
 import type { Finding } from "#src/model/finding.ts";
 import {
+  ANY_LABELS,
   labelsSelector,
   NAMESPACE_NAME_LABEL,
   type Labels,
+  type LabelSelector,
   type NetworkPolicy,
   type PolicyDirection,
   type PolicyOwner,
@@ -24,7 +26,8 @@ import {
 
 /** Pods of a role: where, and by which labels. */
 export interface RoleSelector {
-  readonly namespace: string;
+  /** Null: all namespaces. */
+  readonly namespace: string | null;
   readonly pods: Labels;
 }
 
@@ -153,10 +156,7 @@ const peersOf = (
     case "role": {
       const selector = facts.roles[party.role];
       if (selector === null) return { peers: [], refused: [] };
-      const namespaces =
-        selector.namespace === facts.namespace
-          ? null
-          : labelsSelector({ [NAMESPACE_NAME_LABEL]: selector.namespace });
+      const namespaces = namespacesOf(facts, selector);
       return {
         peers: [{ kind: "pods", namespaces, pods: labelsSelector(selector.pods) }],
         refused: [],
@@ -178,6 +178,12 @@ const peersOf = (
       };
     }
   }
+};
+
+/** Null: the policy's own namespace. */
+const namespacesOf = (facts: PolicyFacts, { namespace }: RoleSelector): LabelSelector | null => {
+  if (namespace === facts.namespace) return null;
+  return namespace === null ? ANY_LABELS : labelsSelector({ [NAMESPACE_NAME_LABEL]: namespace });
 };
 
 const portsOf = (facts: PolicyFacts, flow: DeclaredFlow): PolicyRule["ports"] => {
