@@ -1,14 +1,22 @@
 /** Runs one device for a test in another process: calls come in over IPC, answers and events go back. */
 
-import { openDevice, type NativeDesired, type NativeDevice, type NativeOptions } from "./index.js";
+import {
+  openDevice,
+  type NativeDesired,
+  type NativeDevice,
+  type NativeForward,
+  type NativeForwardOptions,
+  type NativeOptions,
+} from "./index.js";
 
 interface Call {
   readonly id: number;
-  readonly method: "open" | "set" | "stats" | "close";
+  readonly method: "open" | "set" | "stats" | "forward" | "unforward" | "close";
   readonly argument: unknown;
 }
 
 let device: NativeDevice | null = null;
+const forwards = new Map<string, NativeForward>();
 
 const opened = (): NativeDevice => {
   if (device === null) throw new Error("no device is open");
@@ -27,6 +35,14 @@ const run = async (call: Call): Promise<unknown> => {
       return opened().set(call.argument as NativeDesired);
     case "stats":
       return opened().stats();
+    case "forward": {
+      const options = call.argument as NativeForwardOptions;
+      const forward = await opened().forward(options);
+      forwards.set(options.listen, forward);
+      return forward.port;
+    }
+    case "unforward":
+      return forwards.get(call.argument as string)?.close();
     case "close":
       return opened().close();
   }

@@ -8,7 +8,10 @@ export interface NativeOptions {
   readonly slot: number;
   /** 32 bytes. */
   readonly privateKey: Uint8Array;
-  readonly interface: string;
+  /** Name of the TUN interface to make; null: none, TCP/IP in this process with `addresses`. */
+  readonly interface: string | null;
+  /** Without an interface: the device's own 1 to 4 inner addresses. */
+  readonly addresses?: readonly string[];
   readonly mtu: number;
   /** 0: any free port. */
   readonly listenPort: number;
@@ -92,11 +95,36 @@ export interface NativeStats {
   readonly counters: Readonly<Record<string, number>>;
 }
 
+export interface NativeForwardOptions {
+  /** A loopback `ADDRESS:PORT` (port 0: any) or the absolute path of a Unix socket to make. */
+  readonly listen: string;
+  /** `ADDRESS:PORT` inside the tunnel. */
+  readonly target: string;
+  /** How long a connection may take to come about; 10,000 when left out. */
+  readonly connectTimeoutMs?: number;
+  /** How long the far end may leave data or keepalives unanswered (RFC 5482); 120,000 when left out. */
+  readonly userTimeoutMs?: number;
+}
+
+/** A local listener: each accepted connection is one TCP connection through the tunnel. */
+export interface NativeForward {
+  /** The TCP port that is listened on; null for a Unix socket. */
+  readonly port: number | null;
+  /** Stops listening and breaks the connections off. Idempotent. */
+  close(): Promise<void>;
+}
+
 export interface NativeDevice {
   /** Total and idempotent; rejects with `bad-config` or `closed`, and then nothing was changed. */
   set(desired: NativeDesired): Promise<NativeReport>;
   /** Throws `closed` after `close`. */
   stats(): NativeStats;
+  /**
+   * Begins to listen, only on a device without interface. At most 1,024 connections at a time, more wait to be
+   * accepted. A refused or unreachable target resets the local connection at once. Rejects with `bad-config`,
+   * `port-in-use`, `no-permission` or `closed`.
+   */
+  forward(options: NativeForwardOptions): Promise<NativeForward>;
   /** Stops the threads, closes the sockets, removes the interface. Idempotent. */
   close(): Promise<void>;
 }

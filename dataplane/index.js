@@ -41,7 +41,9 @@ const load = () => {
 /** Opens a device. See index.d.ts. */
 export const openDevice = async (options, onEvent) => {
   const { openDevice: open } = load();
-  const device = await attempt(() => open(options, onEvent));
+  const { interface: name, ...rest } = options;
+  const shape = name === null ? rest : { ...rest, interface: name };
+  const device = await attempt(() => open(shape, onEvent));
   return {
     set: (desired) => attempt(() => device.set(desired)),
     stats: () => {
@@ -50,6 +52,10 @@ export const openDevice = async (options, onEvent) => {
       } catch (error) {
         throw typed(error);
       }
+    },
+    forward: async (forward) => {
+      const opened = await attempt(() => device.forward(forward));
+      return { port: opened.port ?? null, close: () => attempt(() => opened.close()) };
     },
     close: () => attempt(() => device.close()),
   };

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import type {
   NativeDesired,
   NativeEvent,
+  NativeForwardOptions,
   NativeOptions,
   NativeReport,
   NativeStats,
@@ -37,6 +38,16 @@ interface Answer {
 
 const program = fileURLToPath(new URL("device-process.ts", import.meta.url));
 
+/** Runs what follows as nobody: without any capability, and where there is no /dev/net/tun. */
+const AS_NOBODY = [
+  "unshare",
+  "--mount",
+  "sh",
+  "-c",
+  'mount -t tmpfs tmpfs /dev/net && exec setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set=-all --inh-caps=-all "$@"',
+  "sh",
+];
+
 /** A device in a process of its own, inside a network namespace. */
 export class DeviceProcess {
   readonly child: ChildProcess;
@@ -45,8 +56,9 @@ export class DeviceProcess {
   #waiting = new Map<number, (answer: Answer) => void>();
   #watchers = new Set<() => void>();
 
-  constructor(namespace: string) {
-    this.child = spawn("nsenter", [`--net=/run/netns/${namespace}`, process.execPath, program], {
+  constructor(namespace: string, asNobody = false) {
+    const command = [...(asNobody ? AS_NOBODY : []), process.execPath, program];
+    this.child = spawn("nsenter", [`--net=/run/netns/${namespace}`, ...command], {
       stdio: ["ignore", "inherit", "inherit", "ipc"],
     });
     this.child.on("message", (answer: Answer) => this.#take(answer));
@@ -88,6 +100,16 @@ export class DeviceProcess {
 
   async stats(): Promise<NativeStats> {
     return (await this.#call("stats", null)) as NativeStats;
+  }
+
+  /** Resolves with the port that is listened on. */
+  async forward(options: NativeForwardOptions): Promise<number | null> {
+    return (await this.#call("forward", options)) as number | null;
+  }
+
+  /** Ends the forward that listens there. */
+  async unforward(listen: string): Promise<void> {
+    await this.#call("unforward", listen);
   }
 
   async close(): Promise<void> {
@@ -163,6 +185,8 @@ export interface PairOptions {
   readonly offload?: boolean;
   /** The gateway's UDP port; any when left out. */
   readonly gatewayPort?: number;
+  /** True: the gateway has no TUN and runs as nobody. */
+  readonly noTun?: boolean;
 }
 
 /**
@@ -179,11 +203,13 @@ export class TunnelPair {
   readonly namespaces: Readonly<Record<Side, string>>;
   readonly #outer: keyof typeof OUTER;
   readonly #offload: boolean;
+  readonly #noTun: boolean;
 
-  private constructor({ outer, offload = true }: PairOptions) {
+  private constructor({ outer, offload = true, noTun = false }: PairOptions) {
     const tag = randomBytes(3).toString("hex");
     this.#outer = outer;
     this.#offload = offload;
+    this.#noTun = noTun;
     this.namespaces = { gateway: `xdg-${tag}`, agent: `xda-${tag}` };
     const { gateway, agent } = this.namespaces;
     for (const name of [gateway, agent]) sh(["ip", "netns", "add", name]);
@@ -210,7 +236,7 @@ export class TunnelPair {
       for (const link of ["lo", "veth0"])
         sh(["ip", "-n", this.namespaces[side], "link", "set", link, "up"]);
     }
-    this.gateway = new DeviceProcess(gateway);
+    this.gateway = new DeviceProcess(gateway, noTun);
     this.agent = new DeviceProcess(agent);
   }
 
@@ -230,18 +256,19 @@ export class TunnelPair {
   }
 
   async #start(side: Side, listenPort: number): Promise<void> {
+    const isStack = this.#noTun && side === "gateway";
     await this[side].open({
       kind: side,
       agentId: AGENT_ID,
       slot: SLOT,
       privateKey: this.keys[side].privateKey,
-      interface: "xylem0",
+      ...(isStack ? { interface: null, addresses: INNER[side] } : { interface: "xylem0" }),
       mtu: 1380,
       listenPort,
       paths: side === "agent" ? 1 : 3,
       offload: this.#offload,
     });
-    this.configure(side, "xylem0");
+    if (!isStack) this.configure(side, "xylem0");
     await this[side].set(this.desired(side));
   }
 

@@ -2,6 +2,7 @@
 
 use crate::allowed_ips::{assign, is_settled};
 use crate::event::{Code, Failure};
+use crate::ip_side::IpSide;
 use crate::lazy_noise::LazyNoise;
 use crate::noise::{Identity, Key};
 use crate::peer::{NewPeer, Peer};
@@ -9,29 +10,40 @@ use crate::poll::Waker;
 use crate::refusals::{check, check_desired, socket_failure, tun_failure};
 use crate::shared::{OnEvent, Role, Shared};
 use crate::sockets::Pair;
+use crate::stack::{Forward, Stack};
+use crate::stack_forward::ForwardOptions;
 use crate::stats::{Counters, DeviceStats, PathStats, Report};
 use crate::steering::{Steering, Target, pair_index};
 use crate::table::Table;
-use crate::tun::{Tun, TunOffload};
+use crate::tun::Tun;
 use crate::udp::UdpCounters;
 use crate::watched::{Use, Watched};
-use crate::{inbound, outbound};
+use crate::{inbound, outbound, stack_run};
 use ip_network::IpNetwork;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
+/// Where inner packets come from and go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// A TUN interface of this name.
+    Interface(String),
+    /// No interface: TCP/IP in this process, with these addresses.
+    Addresses(Vec<IpAddr>),
+}
+
 /// Who the device is; fixed for its life.
 pub struct Options {
     pub role: Role,
     pub private_key: [u8; 32],
-    pub interface: String,
+    pub side: Side,
     pub mtu: u16,
     /// 0: any free port.
     pub listen_port: u16,
@@ -77,8 +89,13 @@ impl Device {
     /// Makes the TUN, binds the sockets, starts both threads.
     pub fn open(options: &Options, on_event: OnEvent) -> Result<Device, Failure> {
         check(options)?;
-        let tun = Tun::open(&options.interface, options.offload)
-            .map_err(|e| tun_failure(&options.interface, &e))?;
+        let io = |e: io::Error| Failure::new(Code::Io, format!("opening the device failed: {e}"));
+        let ip_side = match &options.side {
+            Side::Interface(name) => {
+                IpSide::Tun(Tun::open(name, options.offload).map_err(|e| tun_failure(name, &e))?)
+            }
+            Side::Addresses(own) => IpSide::Stack(Stack::new(own, options.offload).map_err(io)?),
+        };
         let mut paths = Vec::new();
         for path in 0..options.paths {
             let port = if path == 0 { options.listen_port } else { 0 };
@@ -92,13 +109,12 @@ impl Device {
             0
         };
         let steering = Steering::new(own, &identity.public_key(), HashMap::new());
-        let io = |e: io::Error| Failure::new(Code::Io, format!("opening the device failed: {e}"));
         let shared = Arc::new(Shared {
             role: options.role,
             mtu: options.mtu,
             offload: options.offload,
             identity,
-            tun,
+            ip_side,
             table: RwLock::new(Arc::new(Table::new([], HashMap::new()))),
             steering: RwLock::new(Arc::new(steering)),
             replaced: paths.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -132,7 +148,7 @@ impl Device {
                 inbound::run(shared, watched, &tokens);
             })
             .map_err(io)?;
-        device.spawn("xylem-out", outbound::run).map_err(io)?;
+        device.spawn("xylem-out", run_ip_side).map_err(io)?;
         Ok(device)
     }
 
@@ -233,13 +249,13 @@ impl Device {
             .map_or((false, false), |s| s.offloads());
         let mut counters = shared.counters.all();
         if let Some(drop_tun) = counters.iter_mut().find(|(name, _)| *name == "drop_tun") {
-            drop_tun.1 += shared.tun.dropped();
+            drop_tun.1 += shared.ip_side.dropped();
         }
         counters.extend(udp_counters(&paths));
         DeviceStats {
             listen_port: paths.first().map_or(0, Pair::port),
-            interface: shared.tun.name().to_owned(),
-            tun_offload: shared.tun.offload() != TunOffload::None,
+            interface: shared.ip_side.name().to_owned(),
+            tun_offload: shared.ip_side.has_offload(),
             udp_send_offload: first.0,
             udp_receive_offload: first.1,
             peers,
@@ -258,6 +274,25 @@ impl Device {
                 .collect(),
             relay_flows: shared.relay_flows.load(Relaxed) as usize,
             counters,
+        }
+    }
+
+    /// Listens locally and carries each connection to a target inside the tunnel; only without a TUN.
+    pub fn forward(&self, options: &ForwardOptions) -> Result<Forward, Failure> {
+        match &self.shared.ip_side {
+            IpSide::Stack(stack) => stack.forward(options),
+            IpSide::Tun(_) => Err(Failure::new(
+                Code::BadConfig,
+                "a device with an interface forwards nothing: connect through the interface",
+            )),
+        }
+    }
+
+    /// Ends a forward and its connections. Idempotent.
+    pub fn unforward(&self, id: u64) {
+        match &self.shared.ip_side {
+            IpSide::Stack(stack) => stack.unforward(id),
+            IpSide::Tun(_) => {}
         }
     }
 
@@ -349,6 +384,13 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+fn run_ip_side(shared: &Shared) {
+    match &shared.ip_side {
+        IpSide::Tun(tun) => outbound::run(shared, tun),
+        IpSide::Stack(stack) => stack_run::run(shared, stack),
     }
 }
 

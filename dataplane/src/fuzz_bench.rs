@@ -1,6 +1,6 @@
 //! An open device in a namespace of its own for tests that throw bytes at it, and the far ends of its peers.
 
-use crate::device::{Desired, Device, Options, WantedPeer, WantedTarget};
+use crate::device::{Desired, Device, Options, Side, WantedPeer, WantedTarget};
 use crate::lazy_noise::LazyNoise;
 use crate::noise::{Identity, Noise, Opened, Sealed};
 use crate::peer::Peer;
@@ -41,7 +41,7 @@ fn bench(role: Role) -> Option<Bench> {
     let options = Options {
         role,
         private_key: [1; 32],
-        interface: "xyfuzz".into(),
+        side: Side::Interface("xyfuzz".into()),
         mtu: 1380,
         listen_port: 0,
         paths: 1,

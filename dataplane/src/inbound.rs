@@ -68,7 +68,7 @@ pub fn run(shared: &Shared, mut watched: Watched, path_tokens: &[[Option<u64>; 2
                 inbound.receive(&mut watched, &mut batch, *token);
             }
         }
-        inbound.merger.flush(&mut &shared.tun);
+        inbound.merger.flush(&mut &shared.ip_side);
     }
 }
 
@@ -215,7 +215,7 @@ impl<'a> Inbound<'a> {
     ) -> bool {
         let shared = self.shared;
         if self.merger.slot().is_none() {
-            self.merger.flush(&mut &shared.tun);
+            self.merger.flush(&mut &shared.ip_side);
         }
         let Some(slot) = self.merger.slot() else {
             return false;
@@ -257,7 +257,7 @@ impl<'a> Inbound<'a> {
         if shared.is_gateway() {
             peer.flows.observe(packet, Way::In, arrival.now_ms);
         }
-        self.merger.push(len, &mut &shared.tun);
+        self.merger.push(len, &mut &shared.ip_side);
         true
     }
 

@@ -216,7 +216,7 @@ fn throw(role: Role, cases: u32) {
                 );
                 inbound.relay.answer(&shared, 1, &message, now_ms);
             }
-            inbound.merger.flush(&mut &shared.tun);
+            inbound.merger.flush(&mut &shared.ip_side);
             Ok(())
         });
         run.unwrap();

@@ -11,12 +11,23 @@ pub mod event;
 mod fuzz_bench;
 pub mod inner_flows;
 pub mod ip;
+pub mod ip_side;
 pub mod lazy_noise;
 pub mod memory;
 pub mod merge;
 pub mod mss;
 pub mod noise;
 pub mod offload;
+pub mod stack;
+mod stack_egress;
+pub mod stack_forward;
+pub mod stack_inbox;
+pub mod stack_link;
+pub mod stack_local;
+mod stack_run;
+pub mod stack_stream;
+pub mod stack_streams;
+pub mod stack_wire;
 pub mod stats;
 pub mod steering;
 pub mod tun;
@@ -25,6 +36,8 @@ pub mod udp;
 mod inbound;
 #[cfg(feature = "node")]
 mod napi;
+#[cfg(feature = "node")]
+mod napi_forward;
 #[cfg(feature = "node")]
 mod napi_shapes;
 mod outbound;

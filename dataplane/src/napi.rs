@@ -3,12 +3,13 @@
 #![allow(clippy::needless_pass_by_value)] // the macros of napi want it so
 #![cfg_attr(test, allow(dead_code))]
 
-use crate::device::{Desired, Device, Options, WantedPeer, WantedTarget};
+use crate::device::{Desired, Device, Options, Side, WantedPeer, WantedTarget};
 use crate::event::{Code, Event, Failure};
 use crate::memory::give_back;
+use crate::napi_forward::OpenForward;
 use crate::napi_shapes::{
-    ConflictReport, DesiredConfig, DeviceEvent, DeviceOptions, DeviceState, Offloads, PathState,
-    PeerConfig, PeerState, SetReport, SteeringConfig,
+    ConflictReport, DesiredConfig, DeviceEvent, DeviceOptions, DeviceState, ForwardConfig,
+    Offloads, PathState, PeerConfig, PeerState, SetReport, SteeringConfig,
 };
 use crate::noise::Key;
 use crate::shared::Role;
@@ -21,7 +22,7 @@ use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Error, Result, Status, Task};
 use napi_derive::napi;
 use parking_lot::Mutex;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ const MANY_PEERS: usize = 100;
 type Callback = ThreadsafeFunction<DeviceEvent, (), DeviceEvent, Status, false, true, EVENTS_MAX>;
 
 /// The loader turns `code\0message` into an error with a code.
-fn error(failure: Failure) -> Error {
+pub(crate) fn error(failure: Failure) -> Error {
     Error::from_reason(format!("{}\0{}", failure.code.text(), failure.message))
 }
 
@@ -93,12 +94,30 @@ fn options(o: &DeviceOptions) -> std::result::Result<Options, Failure> {
         private_key: private_key
             .try_into()
             .map_err(|_| bad("private key has not 32 bytes".into()))?,
-        interface: o.interface.clone(),
+        side: side(o)?,
         mtu: number(o.mtu, "mtu")?,
         listen_port: number(o.listen_port, "listenPort")?,
         paths: o.paths as usize,
         offload: o.offload,
     })
+}
+
+fn side(o: &DeviceOptions) -> std::result::Result<Side, Failure> {
+    let address = |text: &String| {
+        let parsed = text.parse::<IpAddr>();
+        parsed.map_err(|_| bad(format!("{text:?} is no IP address")))
+    };
+    match (&o.interface, &o.addresses) {
+        (Some(name), None) => Ok(Side::Interface(name.clone())),
+        (None, Some(own)) => Ok(Side::Addresses(
+            own.iter()
+                .map(address)
+                .collect::<std::result::Result<_, Failure>>()?,
+        )),
+        _ => Err(bad(
+            "a device has either an interface or addresses of its own".into(),
+        )),
+    }
 }
 
 fn desired(d: &DesiredConfig) -> std::result::Result<Desired, Failure> {
@@ -260,9 +279,9 @@ impl Task for Open {
     }
 }
 
-type Slot = Arc<Mutex<Option<Arc<Device>>>>;
+pub(crate) type Slot = Arc<Mutex<Option<Arc<Device>>>>;
 
-fn opened(slot: &Slot) -> Result<Arc<Device>> {
+pub(crate) fn opened(slot: &Slot) -> Result<Arc<Device>> {
     let closed = || {
         error(Failure::new(
             Code::Closed,
@@ -355,6 +374,12 @@ impl NativeDevice {
     pub fn stats(&self) -> Result<DeviceState> {
         let device = opened(&self.device)?;
         guarded(|| Ok(state(device.stats())))
+    }
+
+    /// Listens locally and carries each connection through the tunnel; only without an interface.
+    #[napi(ts_return_type = "Promise<NativeForward>")]
+    pub fn forward(&self, o: ForwardConfig) -> AsyncTask<OpenForward> {
+        AsyncTask::new(OpenForward::new(self.device.clone(), o))
     }
 
     /// Stops and removes everything; idempotent.

@@ -11,7 +11,8 @@ pub struct DeviceOptions {
     pub agent_id: u32,
     pub slot: u32,
     pub private_key: Uint8Array,
-    pub interface: String,
+    pub interface: Option<String>,
+    pub addresses: Option<Vec<String>>,
     pub mtu: u32,
     pub listen_port: u32,
     pub paths: u32,
@@ -30,6 +31,14 @@ pub struct DeviceEvent {
     pub local_port: Option<u32>,
     pub code: Option<String>,
     pub message: Option<String>,
+}
+
+#[napi(object)]
+pub struct ForwardConfig {
+    pub listen: String,
+    pub target: String,
+    pub connect_timeout_ms: Option<u32>,
+    pub user_timeout_ms: Option<u32>,
 }
 
 #[napi(object, use_nullable = true)]

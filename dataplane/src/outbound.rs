@@ -8,6 +8,7 @@ use crate::offload::{VNET, VnetHeader, split};
 use crate::peer::Peer;
 use crate::poll::wait_readable;
 use crate::shared::Shared;
+use crate::tun::Tun;
 use crate::unreachable::{AnswerBudget, host_unreachable};
 use crate::{ip, mss};
 use std::io::{ErrorKind, IoSlice};
@@ -20,20 +21,20 @@ const DATAGRAM_MAX: usize = 65_507;
 const PACKET_MAX: usize = 65_536;
 
 /// Runs until the device is stopped or its TUN is gone.
-pub fn run(shared: &Shared) {
+pub fn run(shared: &Shared, tun: &Tun) {
     let mut packet = vec![0u8; PACKET_MAX + VNET];
     let mut buffers = Buffers::new();
     while !shared.is_stopped.load(SeqCst) {
-        match shared.tun.read(&mut packet) {
+        match tun.read(&mut packet) {
             Ok(n) => forward(shared, &mut packet[..n], &mut buffers),
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                if let Err(e) = wait_readable([shared.tun.fd(), shared.wake_out.fd()]) {
+                if let Err(e) = wait_readable([tun.fd(), shared.wake_out.fd()]) {
                     return shared.fail(Code::Io, format!("waiting for the TUN failed: {e}"));
                 }
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) => {
-                let name = shared.tun.name();
+                let name = tun.name();
                 return shared.fail(
                     Code::Io,
                     format!("interface {name} can't be read any more ({e}): was it deleted? Restart to make it anew."),
@@ -43,14 +44,16 @@ pub fn run(shared: &Shared) {
     }
 }
 
-struct Buffers {
+/// What `forward` works with; one for each thread.
+pub struct Buffers {
     scratch: Vec<u8>,
     out: Vec<u8>,
     answers: AnswerBudget,
 }
 
 impl Buffers {
-    fn new() -> Buffers {
+    /// Room for the longest packet and all that is made of it.
+    pub fn new() -> Buffers {
         Buffers {
             scratch: vec![0u8; PACKET_MAX],
             out: vec![0u8; DATAGRAM_MAX + PACKET_MAX + DATA_OVERHEAD],
@@ -64,12 +67,13 @@ fn refuse(shared: &Shared, packet: &[u8], answers: &mut AnswerBudget) {
     if let Some(answer) = host_unreachable(packet)
         && answers.take(shared.now_ms())
     {
-        let mut tun = &shared.tun;
-        tun.write(&VnetHeader::default(), &[IoSlice::new(&answer)]);
+        let mut ip_side = &shared.ip_side;
+        ip_side.write(&VnetHeader::default(), &[IoSlice::new(&answer)]);
     }
 }
 
-fn forward(shared: &Shared, bytes: &mut [u8], buffers: &mut Buffers) {
+/// Sends a packet with its virtio-net header in front to the peer that its destination belongs to.
+pub fn forward(shared: &Shared, bytes: &mut [u8], buffers: &mut Buffers) {
     let Some(header) = VnetHeader::parse(bytes) else {
         return shared.counters.drop_malformed.one();
     };

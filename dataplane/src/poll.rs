@@ -56,10 +56,17 @@ impl Poller {
 
     /// Watches a descriptor; a closed one leaves by itself.
     pub fn add(&self, fd: RawFd, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: libc::EPOLLIN as u32,
-            u64: token,
-        };
+        self.control(fd, token, libc::EPOLLIN as u32)
+    }
+
+    /// Watches a connected socket: tells once each time that reading or writing becomes possible, and of its end.
+    pub fn add_edges(&self, fd: RawFd, token: u64) -> io::Result<()> {
+        let edges = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        self.control(fd, token, edges as u32)
+    }
+
+    fn control(&self, fd: RawFd, token: u64, events: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: token };
         // SAFETY: `event` lives through the call; both descriptors are checked by the kernel.
         let r = unsafe {
             libc::epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event)
@@ -86,6 +93,23 @@ impl Poller {
 
     /// Waits until a descriptor can be read or the time is up (`None`: for ever); appends tokens.
     pub fn wait(&mut self, timeout_ms: Option<u64>, ready: &mut Vec<u64>) -> io::Result<()> {
+        let n = self.wait_events(timeout_ms)?;
+        ready.extend(self.events.iter().take(n).map(|e| e.u64));
+        Ok(())
+    }
+
+    /// Like `wait`; appends tokens with what epoll says of them (EPOLLIN ...).
+    pub fn wait_edges(
+        &mut self,
+        timeout_ms: Option<u64>,
+        ready: &mut Vec<(u64, u32)>,
+    ) -> io::Result<()> {
+        let n = self.wait_events(timeout_ms)?;
+        ready.extend(self.events.iter().take(n).map(|e| (e.u64, e.events)));
+        Ok(())
+    }
+
+    fn wait_events(&mut self, timeout_ms: Option<u64>) -> io::Result<usize> {
         let timeout = timeout_ms.map_or(-1, |ms| ms.min(i32::MAX as u64) as i32);
         // SAFETY: the kernel writes at most `events.len()` entries of the vector that we own.
         let n = unsafe {
@@ -99,13 +123,12 @@ impl Poller {
         if n < 0 {
             let e = io::Error::last_os_error();
             return if e.kind() == io::ErrorKind::Interrupted {
-                Ok(())
+                Ok(0)
             } else {
                 Err(e)
             };
         }
-        ready.extend(self.events.iter().take(n as usize).map(|e| e.u64));
-        Ok(())
+        Ok(n as usize)
     }
 }
 

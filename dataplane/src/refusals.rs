@@ -1,10 +1,12 @@
 //! What a device refuses, and the sentences that say why.
 
-use crate::device::{Desired, Options};
+use crate::device::{Desired, Options, Side};
 use crate::event::{Code, Failure};
+use crate::stack::ADDRESSES_MAX;
 use crate::tun::TunError;
 use std::collections::HashSet;
 use std::io;
+use std::net::IpAddr;
 
 const PATHS_MAX: usize = 8;
 const MTU_MIN: u16 = 576;
@@ -25,7 +27,22 @@ pub fn check(options: &Options) -> Result<(), Failure> {
             options.paths
         ));
     }
-    Ok(())
+    match &options.side {
+        Side::Interface(_) => Ok(()),
+        Side::Addresses(own) if own.is_empty() || own.len() > ADDRESSES_MAX => bad(format!(
+            "a device without interface has 1 to {ADDRESSES_MAX} addresses, not {}",
+            own.len()
+        )),
+        Side::Addresses(own) => match own.iter().find(|a| !is_host(**a)) {
+            None => Ok(()),
+            Some(a) => bad(format!("{a} is no address that a device can have")),
+        },
+    }
+}
+
+fn is_host(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
+    !(is_broadcast || address.is_multicast() || address.is_unspecified() || address.is_loopback())
 }
 
 /// Refuses a desired state that contradicts itself, before anything is changed.

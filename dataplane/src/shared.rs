@@ -1,6 +1,7 @@
 //! What the threads of one device share: tables, sockets, counters, and the few things both directions do.
 
 use crate::event::{Code, Event};
+use crate::ip_side::IpSide;
 use crate::noise::{DATA_OVERHEAD, HANDSHAKE_MAX, Identity, Noise, Sealed};
 use crate::path_limits::PROBE_MS;
 use crate::peer::Peer;
@@ -9,7 +10,6 @@ use crate::sockets::Pair;
 use crate::stats::Counters;
 use crate::steering::Steering;
 use crate::table::Table;
-use crate::tun::Tun;
 use crate::udp::{SendOutcome, Socket};
 use parking_lot::{Mutex, RwLock};
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +36,7 @@ pub struct Shared {
     pub mtu: u16,
     pub offload: bool,
     pub identity: Arc<Identity>,
-    pub tun: Tun,
+    pub ip_side: IpSide,
     pub table: RwLock<Arc<Table>>,
     pub steering: RwLock<Arc<Steering>>,
     pub paths: RwLock<Vec<Pair>>,

@@ -90,9 +90,15 @@ counters! {
     probes_echoed,
     /// Sockets opened in search of a living path.
     candidates_opened,
+    /// Connections that a stack without TUN began, and what came of those that did not come about.
+    stack_dialed,
+    stack_refused,
+    stack_unreachable,
+    stack_timed_out,
+    stack_full,
     /// Events that were not told: too many waited already.
     events_lost,
-    /// Wake-ups of the inbound thread.
+    /// Wake-ups of the inbound thread, and of the stack's.
     wakeups,
 }
 
