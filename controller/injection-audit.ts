@@ -9,15 +9,16 @@ import {
   TUNNEL_LABEL,
 } from "#src/model/injection.ts";
 import {
-  type AuditFinding,
   type AuditPlan,
   type AuditSummary,
+  isWhole,
   planAudit,
+  type Recreation,
   summarizeAudit,
 } from "#src/plan/injection/audit-plan.ts";
 import type { Clock } from "#src/ports/clock.ts";
 import { isHostError } from "#src/ports/host-error.ts";
-import type { Kube, KubeObject, Reflector } from "#src/ports/kube.ts";
+import type { Kube, KubeObject, KubeResource, Reflector } from "#src/ports/kube.ts";
 import { PODS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
@@ -106,14 +107,19 @@ export class InjectionAudit {
         log.warn({ counts: plan.counts }, "pods lack the current gateway");
       onChange();
     }
-    for (const finding of plan.recreate) await this.#recreate(finding);
+    for (const recreation of plan.recreate) await this.#recreate(recreation);
     return { kind: "reached" };
   }
 
   /** The precondition keeps a pod of the same name that was made meanwhile. */
-  async #recreate({ namespace, pod, uid, state }: AuditFinding): Promise<void> {
+  async #recreate({ finding, owner, siblings }: Recreation): Promise<void> {
     const { kube, log, onRecreated } = this.#parts;
+    const { namespace, pod, uid, state } = finding;
+    const resource = OWNER_RESOURCES[owner.kind];
+    if (resource === undefined) return;
     try {
+      const now = await kube.get(resource, { namespace, name: owner.name });
+      if (now.metadata.uid !== owner.uid || !isWhole(now, siblings)) return;
       await kube.delete(PODS, { namespace, name: pod }, { uid });
       onRecreated();
       log.info(
@@ -121,10 +127,17 @@ export class InjectionAudit {
         "pod deleted: its controller makes it anew with a gateway",
       );
     } catch (error) {
-      if (!isHostError(error) || error.code !== "conflict") throw error;
+      if (!isHostError(error) || !["conflict", "not-found"].includes(error.code)) throw error;
     }
   }
 }
+
+const APPS = { group: "apps", version: "v1", isNamespaced: true } as const;
+const OWNER_RESOURCES: Readonly<Record<string, KubeResource>> = {
+  ReplicaSet: { ...APPS, plural: "replicasets", kind: "ReplicaSet" },
+  StatefulSet: { ...APPS, plural: "statefulsets", kind: "StatefulSet" },
+  DaemonSet: { ...APPS, plural: "daemonsets", kind: "DaemonSet" },
+};
 
 /** What `parseAuditedPod` reads. */
 const prunePod = (object: KubeObject): KubeObject => {

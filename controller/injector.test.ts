@@ -32,6 +32,14 @@ const OWNER = {
   uid: "rs-1",
 };
 
+const REPLICA_SETS = {
+  group: "apps",
+  version: "v1",
+  plural: "replicasets",
+  kind: "ReplicaSet",
+  isNamespaced: true,
+};
+
 class World {
   readonly clock = new FakeClock();
   readonly log = new FakeLog();
@@ -239,6 +247,11 @@ void t.test(
       kube.seed(PODS, {
         metadata: { name: "other", namespace: NAMESPACE },
         spec: { containers: [] },
+      });
+      kube.seed(REPLICA_SETS, {
+        metadata: { name: OWNER.name, namespace: NAMESPACE, uid: OWNER.uid },
+        spec: { replicas: 2 },
+        status: { readyReplicas: 2 },
       });
       let changes = 0;
       let recreated = 0;

@@ -4,7 +4,7 @@ import t from "tap";
 import type { AuditedPod, InjectionConfig, PodNamespace } from "#src/model/injection.ts";
 import { parseInjectionOptions } from "#src/model/injection-config.ts";
 import { valueOf } from "#src/model/parsed.ts";
-import { planAudit, summarizeAudit } from "./audit-plan.ts";
+import { isWhole, planAudit, summarizeAudit } from "./audit-plan.ts";
 import { planInjection } from "./injection-plan.ts";
 
 const OPTIONS = { image: "registry.example/xylem-gateway:0.2.0", ownNamespace: "xylem" };
@@ -60,7 +60,7 @@ void t.test(
     const old = { ...injected("old", OLD), createdMs: 1 };
     const young = { ...injected("young", OLD), createdMs: 2 };
     const taken = (pods: readonly AuditedPod[]): string[] =>
-      audit(pods, true).recreate.map(({ pod }) => pod);
+      audit(pods, true).recreate.map(({ finding }) => finding.pod);
     t.strictSame(taken([young, old, injected("good", CONFIG)]), ["old"]);
     t.strictSame(taken([young, old, { ...injected("good", CONFIG), isReady: false }]), []);
     t.strictSame(taken([young, { ...old, isEnding: true }]), []);
@@ -69,6 +69,23 @@ void t.test(
     t.strictSame(taken([{ ...old, owner: job }]), [], "a lost pod of a Job is a failure");
     const other = { apiVersion: "apps/v1", kind: "StatefulSet", name: "p", uid: "p" };
     t.strictSame(taken([young, { ...injected("prom", OLD), owner: other }]), ["young", "prom"]);
+  },
+);
+
+void t.test(
+  "a controller that waits for a pod, or has others than were seen, gives none away",
+  async (t) => {
+    const set = (replicas: number, readyReplicas?: number) => ({
+      spec: { replicas },
+      status: { replicas, ...(readyReplicas === undefined ? {} : { readyReplicas }) },
+    });
+    t.ok(isWhole(set(3, 3), 3));
+    t.notOk(isWhole(set(3, 2), 2), "one is being made anew");
+    t.notOk(isWhole(set(3, 3), 2), "one has not come by the watch yet");
+    t.notOk(isWhole(set(3), 3), "none is ready");
+    t.ok(isWhole({ spec: {}, status: { desiredNumberScheduled: 2, numberReady: 2 } }, 2));
+    t.notOk(isWhole({ spec: {}, status: { desiredNumberScheduled: 2, numberReady: 1 } }, 1));
+    t.notOk(isWhole(null, 0));
   },
 );
 

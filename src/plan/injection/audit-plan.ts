@@ -4,6 +4,7 @@ import {
   type AuditedPod,
   type InjectionConfig,
   type PodNamespace,
+  type PodOwner,
   type SkipCode,
   TUNNEL_LABEL,
 } from "#src/model/injection.ts";
@@ -34,8 +35,16 @@ export interface AuditPlan {
   /** Labelled pods that run, by state. */
   readonly counts: Readonly<Record<AuditState, number>>;
   readonly findings: readonly AuditFinding[];
-  /** Pods to delete now, so that their controllers make them anew; empty unless the audit is told to. */
-  readonly recreate: readonly AuditFinding[];
+  /** Pods to delete now, if their controllers are whole; empty unless the audit is told to. */
+  readonly recreate: readonly Recreation[];
+}
+
+/** One pod that its controller may make anew. */
+export interface Recreation {
+  readonly finding: AuditFinding;
+  readonly owner: PodOwner;
+  /** Pods of the controller that were seen, this one included; all ready. */
+  readonly siblings: number;
 }
 
 export interface AuditFacts {
@@ -54,12 +63,7 @@ export interface AuditSummary {
 }
 
 /** Controllers that make a lost pod anew; of a Job it would be a failure. */
-const REPLACING_KINDS: ReadonlySet<string> = new Set([
-  "ReplicaSet",
-  "StatefulSet",
-  "DaemonSet",
-  "ReplicationController",
-]);
+const REPLACING_KINDS: ReadonlySet<string> = new Set(["ReplicaSet", "StatefulSet", "DaemonSet"]);
 /** Names in a summary; the rest is counted. */
 const NAMES_SHOWN = 5;
 
@@ -152,11 +156,23 @@ const judgeSkip = (code: SkipCode, sentence: string): Judgement | null => {
   }
 };
 
+/**
+ * True when a controller has as many ready pods as it wants, and these are the pods that were seen. A StatefulSet makes a lost pod
+ * anew only once it is gone: for a moment all that are left are ready, and a second one must not be taken then.
+ */
+export const isWhole = (owner: unknown, siblings: number): boolean => {
+  const spec: Readonly<Record<string, unknown>> = { ...Object(Object(owner)["spec"]) };
+  const status: Readonly<Record<string, unknown>> = { ...Object(Object(owner)["status"]) };
+  const wanted = spec["replicas"] ?? status["desiredNumberScheduled"];
+  const ready = status["readyReplicas"] ?? status["numberReady"];
+  return wanted === siblings && ready === siblings;
+};
+
 /** One pod of each controller whose pods are all ready, the oldest first: a tunnel's API servers never go together. */
 const replaceable = (
   { pods }: AuditFacts,
   findings: readonly AuditFinding[],
-): readonly AuditFinding[] => {
+): readonly Recreation[] => {
   const stale = new Map(
     findings.filter(({ state }) => state !== "excluded").map((finding) => [finding.uid, finding]),
   );
@@ -169,6 +185,8 @@ const replaceable = (
     const [oldest] = siblings
       .filter(({ uid }) => stale.has(uid))
       .toSorted((a, b) => a.createdMs - b.createdMs);
-    return oldest === undefined ? [] : (stale.get(oldest.uid) ?? []);
+    const finding = oldest === undefined ? undefined : stale.get(oldest.uid);
+    if (oldest === undefined || oldest.owner === null || finding === undefined) return [];
+    return [{ finding, owner: oldest.owner, siblings: siblings.length }];
   });
 };
