@@ -144,7 +144,7 @@ export const parsePortName = (value: unknown): Parsed<string> =>
         `must be a port's number from 1 to 65535 or its name (at most 15 of a-z, 0-9, '-'), found ${quoted(value)}`,
       );
 
-/** A block as policies may spell it: host bits are allowed and mean nothing. */
+/** A block as policies may spell it: host bits mean nothing. New objects must not have them, old ones may. */
 export const parsePolicyBlock = (value: unknown): Parsed<Cidr> => {
   const strict = parseCidr(value);
   if (strict.ok || typeof value !== "string") return strict;
