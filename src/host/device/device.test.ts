@@ -89,6 +89,7 @@ if (namespace.kind !== "inside") {
           stats: () => {
             throw new Error("gone");
           },
+          forward: () => Promise.reject(new Error("unused")),
           close: async () => undefined,
         };
       },
