@@ -378,3 +378,7 @@ pub fn is_intact(packet: &[u8]) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+#[path = "stack_streams_test.rs"]
+mod tests;
