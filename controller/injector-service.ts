@@ -30,6 +30,8 @@ export interface InjectorServiceParts {
   readonly settings: InjectorSettings;
   /** Name of this replica, e.g. its pod. */
   readonly instance: string;
+  /** Further names and IPv4 addresses that configurations with a `url` call the webhook by. */
+  readonly names?: readonly string[];
   /** Other webhooks on the same server, by path. */
   readonly routes?: Readonly<Record<string, AdmissionHandler>>;
   /** Their configurations. */
@@ -48,6 +50,7 @@ export interface InjectorService {
   port(): number | null;
   /** For a Tunnel's condition; null: not known yet. */
   audit(tunnel: { readonly namespace: string; readonly name: string }): AuditSummary | null;
+  /** Takes some seconds, see `WebhookServer.close`. Idempotent. */
   stop(): Promise<void>;
 }
 
@@ -85,13 +88,20 @@ export const startInjectorService = (parts: InjectorServiceParts): InjectorServi
   const keeper: CertificateKeeper = new CertificateKeeper({
     ...parts,
     secret: { namespace: settings.config.ownNamespace, name: `${settings.service}-certificates` },
-    names: [`${settings.service}.${settings.config.ownNamespace}.svc`],
+    names: [`${settings.service}.${settings.config.ownNamespace}.svc`, ...(parts.names ?? [])],
     targets: [
       { resource: MUTATING_WEBHOOKS, name: settings.configuration },
       ...(parts.targets ?? []),
     ],
     onServe: (serving) => listener.serve(serving),
   });
+  const stop = async (): Promise<void> => {
+    // The server first: it answers until API servers have turned away.
+    await listener.stop();
+    await Promise.all([keeper.stop(), audit.stop()]);
+    injector.stop();
+  };
+  let stopped: Promise<void> | null = null;
   return {
     problem: () => injector.problem() ?? keeper.problem() ?? listener.problem(),
     status: () => ({
@@ -102,12 +112,7 @@ export const startInjectorService = (parts: InjectorServiceParts): InjectorServi
     registry: metrics.registry,
     port: () => listener.port,
     audit: (tunnel) => audit.summary(tunnel),
-    stop: async () => {
-      // The server first: it answers until API servers have turned away.
-      await listener.stop();
-      await Promise.all([keeper.stop(), audit.stop()]);
-      injector.stop();
-    },
+    stop: () => (stopped ??= stop()),
   };
 };
 
