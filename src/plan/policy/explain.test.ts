@@ -165,6 +165,22 @@ void t.test("N54 a pod that only an ipBlock matches is allowed with a warning", 
   t.end();
 });
 
+void t.test("a denial that an unknown address might turn is noted", (t) => {
+  const block = { from: [{ ipBlock: { cidr: "10.1.0.0/16" } }], ports: [{ port: 80 }] };
+  const world = worldOf(
+    pod("a", "web"),
+    pod("b", "client"),
+    policy("a", "by-block", { podSelector: {}, ingress: [block] }),
+  );
+  t.match(ask(world, "b/client a/web 80"), {
+    value: { verdict: "denied", flows: [{ notes: [/address of the other end is not known/] }] },
+  });
+  t.match(ask(world, "b/client a/web 81"), {
+    value: { verdict: "denied", flows: [{ notes: { length: 0 } }] },
+  });
+  t.end();
+});
+
 void t.test("a pod of two families is judged in each", (t) => {
   const world = worldOf(
     ...PODS,

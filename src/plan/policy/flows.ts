@@ -66,7 +66,7 @@ export const STANDARD_PORTS: Readonly<Record<FlowPortName, number>> = {
   "gateway-status": 9446,
   "seed-api": 443,
   "tunnel-endpoint": 51820,
-  webhook: 10250,
+  webhook: 9449,
 };
 
 /** Flows of the seed. Each is needed: without it, what `why` says fails. */

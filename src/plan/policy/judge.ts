@@ -118,6 +118,11 @@ const judgePolicies = (options: {
     );
     return byBlock;
   }
+  if (isBlockUnasked(policies, sight)) {
+    sight.note(
+      `an ipBlock of the policies for ${sight.direction} could match, but the address of the other end is not known: give its status, or ask about the address`,
+    );
+  }
   return {
     isAllowed: false,
     by: "isolation",
@@ -133,3 +138,14 @@ const isPodByBlock = (end: FlowEnd, matching: readonly { readonly kind: string }
   !end.pod.isHostNetwork &&
   matching.length > 0 &&
   matching.every(({ kind }) => kind === "block");
+
+/** True when a rule for the flow's port has a block that an unknown address might be in. */
+const isBlockUnasked = (policies: readonly NetworkPolicy[], sight: Sight): boolean =>
+  sight.peer.address === null &&
+  policies
+    .flatMap((policy) => policy[sight.direction] ?? [])
+    .some(
+      ({ peers, ports }) =>
+        peers.some(({ kind }) => kind === "block") &&
+        (ports.length === 0 || ports.some((port) => isPort(port, sight.flow))),
+    );

@@ -104,7 +104,7 @@ const EXPECTED_OPEN = [
   "10.100.0.7 prometheus-0 9446/TCP",
   "seed-prometheus kube-apiserver-0 9446/TCP",
   "seed-prometheus prometheus-0 9446/TCP",
-  "10.100.0.2 controller 10250/TCP",
+  "10.100.0.2 controller 9449/TCP",
   "10.100.0.2 controller 9448/TCP",
   "10.100.0.7 controller 9448/TCP",
   "seed-prometheus controller 9448/TCP",
