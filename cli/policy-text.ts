@@ -58,17 +58,22 @@ export const directionText = (
 };
 
 const SHOWN_MEMBERS_MAX = 3;
+/** More than anybody reads; JSON has them all. */
+const SHOWN_CHANGES_MAX = 500;
 
 /** What a person reads of a comparison: policies by name, then every change of a verdict. */
 export const diffText = ({ policies, changes }: VerdictDiff): string => {
   const names = (["added", "changed", "removed"] as const).flatMap((what) =>
     policies[what].map((name) => `policy ${what}: ${name}`),
   );
+  const shown = changes.slice(0, SHOWN_CHANGES_MAX).map(changeText);
+  const left = changes.length - shown.length;
+  const more = left > 0 ? [`... and ${left} more; -o json prints all`] : [];
   const end =
     changes.length === 0
       ? "no verdict changes"
       : `${changes.length} ${changes.length === 1 ? "change" : "changes"} of verdicts`;
-  return [...names, ...changes.map(changeText), end].join("\n");
+  return [...names, ...shown, ...more, end].join("\n");
 };
 
 const changeText = ({ becomes, from, to, ports, before, after }: VerdictChange): string => {

@@ -126,6 +126,17 @@ void t.test("diff without any pods speaks of the pods that policies speak of", a
   });
 });
 
+void t.test("a long comparison is cut for people, and says so", async (t) => {
+  const many = Array.from({ length: 30 }, (_, at) => pod("a", `p${at}`));
+  const crowd = await write("crowd.yaml", ...many, DENY);
+  const said = await run("diff", "-f", crowd);
+  t.match(said.out, /\n\.\.\. and [0-9]+ more; -o json prints all\n[0-9]+ changes of verdicts\n$/);
+  const { changes } = JSON.parse((await run("diff", "-f", crowd, "-o", "json")).out) as {
+    changes: unknown[];
+  };
+  t.match(said.out, `${changes.length} changes of verdicts`);
+});
+
 void t.test("flows are listed with their reasons", async (t) => {
   t.match(await run("flows"), {
     out: /gateway-to-endpoint: gateway .* 51820\/UDP\n  the tunnel/,

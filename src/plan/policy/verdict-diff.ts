@@ -34,7 +34,7 @@ export interface VerdictDiff {
 }
 
 /** About 10 s of work. */
-const VERDICTS_MAX = 5_000_000;
+const VERDICTS_MAX = 2_000_000;
 
 /** Compares two worlds for all pods of either and for `everywhere`, the addresses to look at. Says which verdicts differ. */
 export const diffVerdicts = (options: {
