@@ -15,7 +15,7 @@ const FILES_MAX = 10_000;
 const ALIASES_MAX = 100;
 
 /** An object and where it was read. */
-interface PlacedObject {
+export interface PlacedObject {
   readonly object: unknown;
   /** E.g. `net.yaml, document 2`. */
   readonly place: string;
@@ -23,6 +23,21 @@ interface PlacedObject {
 
 /** Reads all objects of files and folders into a world. The problem names file, document and field. */
 export const readManifests = async (paths: readonly string[]): Promise<Parsed<PolicyWorld>> => {
+  const read = await readPlacedObjects(paths);
+  if (!read.ok) return read;
+  const placed = read.value;
+  const objects = placed.map(({ object }) => object);
+  // A dump of a cluster holds workloads and their pods: the pods are the better witnesses.
+  const withTemplates = !objects.some((object) => isKind(object, "Pod"));
+  const world = readWorld(objects, { withTemplates });
+  if (world.ok) return world;
+  return problem(`${placed[world.at]?.place ?? "manifests"}: ${world.problem}`);
+};
+
+/** Reads all objects of files and folders. The problem names file, document and line. */
+export const readPlacedObjects = async (
+  paths: readonly string[],
+): Promise<Parsed<readonly PlacedObject[]>> => {
   const placed: PlacedObject[] = [];
   for (const path of paths) {
     const files = await filesOf(path);
@@ -33,12 +48,7 @@ export const readManifests = async (paths: readonly string[]): Promise<Parsed<Po
       placed.push(...objects.value);
     }
   }
-  const objects = placed.map(({ object }) => object);
-  // A dump of a cluster holds workloads and their pods: the pods are the better witnesses.
-  const withTemplates = !objects.some((object) => isKind(object, "Pod"));
-  const world = readWorld(objects, { withTemplates });
-  if (world.ok) return world;
-  return problem(`${placed[world.at]?.place ?? "manifests"}: ${world.problem}`);
+  return parsed(placed);
 };
 
 const isKind = (object: unknown, kind: string): boolean =>
