@@ -19,7 +19,7 @@ export interface InjectionOptions {
   readonly podSecurityDefault?: string | undefined;
 }
 
-/** Ten gateways of a seed share their program's pages; one alone stays below this (docs/benchmarks.md). */
+/** Ten gateways of a seed share their program's pages; one alone stays below this. */
 const MEMORY_REQUEST = "64Mi";
 /** A leak ends one gateway before it hurts its node; 5,000 nodes fit. */
 const MEMORY_LIMIT = "256Mi";

@@ -35,6 +35,7 @@ void t.test("a review is answered with the handler's verdict, over TLS 1.3", asy
   const answer = await call("/inject", review("p1"));
   t.equal(answer.status, 200);
   t.equal(answer.protocol, "TLSv1.3");
+  t.equal(answer.keepAlive, "timeout=120", "longer than the 90 s of an API server's pool");
   t.match(JSON.parse(answer.text), {
     response: { uid: "p1", allowed: true, patchType: "JSONPatch" },
   });
@@ -150,6 +151,7 @@ interface Answer {
   readonly status: number;
   readonly text: string;
   readonly connection: string | undefined;
+  readonly keepAlive: string | string[] | undefined;
   readonly protocol: string | null;
   readonly localPort: number | undefined;
 }
@@ -219,6 +221,7 @@ function send(agent: Agent, port: number, path: string, body?: string): Promise<
             status: response.statusCode ?? 0,
             text,
             connection: response.headers.connection,
+            keepAlive: response.headers["keep-alive"],
             protocol: socket.getProtocol(),
             localPort: socket.localPort,
           });
