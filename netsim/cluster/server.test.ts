@@ -10,7 +10,11 @@ import { openPrograms } from "./programs.ts";
 
 const root = join(import.meta.dirname, "../..");
 /** Each leaves its objects behind, so the server is thrown away afterwards. */
-const files = ["charts/objects.test.ts", "src/host/kube/kube-server.test.ts"];
+const files = [
+  "charts/objects.test.ts",
+  "src/host/kube/kube-server.test.ts",
+  "cli/policy-server.test.ts",
+];
 
 void t.test(
   "a real kube-apiserver of its own",
