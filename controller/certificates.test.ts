@@ -190,6 +190,13 @@ void t.test("a Secret that is deleted or spoilt is written anew with what is ser
   await world.kube.patch(SECRETS, SECRET, { data: { rotation: "bm8=" } });
   await world.clock.advance(5_000);
   t.match(world.rotation(), { kind: "steady", current: { authority: served[0]?.authority } });
+  const other = makeGeneration({ names: NAMES, nowMs: world.clock.wallMs(), validMs: VALID_MS });
+  const [first] = served;
+  if (first === undefined) throw new Error("nothing is served");
+  const mixed = { kind: "steady", current: { ...first, key: other.key } } as const;
+  await world.kube.patch(SECRETS, SECRET, { data: rotationData(mixed) });
+  await world.clock.advance(5_000);
+  t.strictSame(world.rotation(), { kind: "steady", current: first });
   t.equal(served.length, 1);
   await world.stop();
 });

@@ -3,10 +3,11 @@
 import { isDeepStrictEqual } from "node:util";
 import { parseRotationSecret, rotationData } from "#src/codec/webhook-certificates-codec.ts";
 import { whatIsMissing } from "#src/host/kube/readings.ts";
-import { makeGeneration } from "#src/host/webhook/certificate-maker.ts";
-import type {
-  CertificateGeneration,
-  CertificateRotation,
+import { isSound, makeGeneration } from "#src/host/webhook/certificate-maker.ts";
+import {
+  type CertificateGeneration,
+  type CertificateRotation,
+  generationsOf,
 } from "#src/model/webhook-certificates.ts";
 import {
   bundleOf,
@@ -179,8 +180,12 @@ export class CertificateKeeper {
     const object = await orNull(this.#parts.kube.get(SECRETS, this.#parts.secret));
     if (object === null) return { rotation: { kind: "none" }, object };
     const read = parseRotationSecret(object);
-    if (read.ok) return { rotation: read.value, object };
-    this.#parts.log.warn({ secret: this.#parts.secret.name }, read.problem);
+    if (read.ok && generationsOf(read.value).every(isSound))
+      return { rotation: read.value, object };
+    this.#parts.log.warn(
+      { secret: this.#parts.secret.name },
+      read.ok ? "a key of the webhook's Secret is not its certificate's: made anew" : read.problem,
+    );
     return { rotation: { kind: "none" }, object };
   }
 

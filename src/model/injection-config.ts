@@ -21,7 +21,7 @@ export interface InjectionOptions {
 
 /** Ten gateways of a seed share their program's pages; one alone stays below this. */
 const MEMORY_REQUEST = "64Mi";
-/** A leak ends one gateway before it hurts its node; 5,000 nodes fit. */
+/** A leak ends one gateway before it hurts its node. */
 const MEMORY_LIMIT = "256Mi";
 /** At rest a gateway needs a fifth of this; a request is also what an autoscaler divides by. */
 const CPU_REQUEST = "10m";

@@ -38,3 +38,17 @@ export type CertificateRotation =
       readonly current: CertificateGeneration;
       readonly switchedMs: number;
     };
+
+/** All generations of a state. */
+export const generationsOf = (rotation: CertificateRotation): readonly CertificateGeneration[] => {
+  switch (rotation.kind) {
+    case "none":
+      return [];
+    case "steady":
+      return [rotation.current];
+    case "announcing":
+      return [rotation.current, rotation.next];
+    case "overlapping":
+      return [rotation.previous, rotation.current];
+  }
+};

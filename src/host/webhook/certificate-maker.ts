@@ -1,5 +1,6 @@
 /** Makes one generation of the webhook's certificates: an authority that signs one leaf and whose key is then forgotten. */
 
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { CertificateGeneration } from "#src/model/webhook-certificates.ts";
 import { Authority } from "#src/host/x509/authority.ts";
 
@@ -21,4 +22,17 @@ export const makeGeneration = (wanted: {
   const names = wanted.names.toSorted();
   const leaf = authority.issue({ commonName: COMMON_NAME, hosts: names }, ["server"], validity);
   return { authority: authority.certificate, ...leaf, names, notBeforeMs, notAfterMs };
+};
+
+/** True when the leaf belongs to its key and its authority: what a Secret holds may have been edited by hand. */
+export const isSound = ({ authority, certificate, key }: CertificateGeneration): boolean => {
+  try {
+    const leaf = new X509Certificate(certificate);
+    return (
+      leaf.checkPrivateKey(createPrivateKey(key)) &&
+      leaf.verify(new X509Certificate(authority).publicKey)
+    );
+  } catch {
+    return false;
+  }
 };
