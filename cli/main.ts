@@ -3,12 +3,14 @@
 
 import { Command } from "commander";
 import { version } from "#src/host/version.ts";
+import { cidrCommand } from "./cidr.ts";
 import { policyCommand } from "./policy.ts";
 import { statusCommand } from "./status.ts";
 
 await new Command("xylem")
   .description("Connects a hosted Kubernetes control plane to the cluster it controls.")
   .version(version)
+  .addCommand(cidrCommand())
   .addCommand(policyCommand())
   .addCommand(statusCommand())
   .parseAsync();

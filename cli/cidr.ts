@@ -1,0 +1,19 @@
+/** `xylem cidr`: address ranges, checked, planned, measured, explained, imported and drawn, with or without a cluster. */
+
+import { Command } from "commander";
+import { addCheck } from "./cidr-check.ts";
+import { addFree } from "./cidr-free.ts";
+import { addPlan } from "./cidr-plan.ts";
+import { realCidrWorld, type CidrWorld } from "./cidr-world.ts";
+import { endingWithBadInput } from "./policy-output.ts";
+
+/** The command `cidr` with its subcommands. */
+export const cidrCommand = (world: CidrWorld = realCidrWorld): Command => {
+  const cidr = endingWithBadInput(new Command("cidr")).description(
+    "address ranges: checked, planned, measured, explained, imported and drawn, on files or a cluster",
+  );
+  addCheck(cidr, world);
+  addPlan(cidr, world);
+  addFree(cidr, world);
+  return cidr;
+};
