@@ -2,6 +2,7 @@
 
 import { Command } from "commander";
 import { addCheck } from "./cidr-check.ts";
+import { addExplain } from "./cidr-explain.ts";
 import { addFree } from "./cidr-free.ts";
 import { addPlan } from "./cidr-plan.ts";
 import { realCidrWorld, type CidrWorld } from "./cidr-world.ts";
@@ -15,5 +16,6 @@ export const cidrCommand = (world: CidrWorld = realCidrWorld): Command => {
   addCheck(cidr, world);
   addPlan(cidr, world);
   addFree(cidr, world);
+  addExplain(cidr, world);
   return cidr;
 };

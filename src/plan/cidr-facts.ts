@@ -30,6 +30,8 @@ export interface RuledPlace {
   readonly seeds: readonly string[];
   /** An adopted cluster may overlap the cluster ranges of its seeds. */
   readonly isAdopted: boolean;
+  /** Only where blocks are cut from: nobody has it. */
+  readonly isPool?: true;
 }
 
 /** Blocks, and what domains promise and nobody made yet. */

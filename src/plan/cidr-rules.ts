@@ -1,6 +1,6 @@
 /** Which rule of design.md, section 6, is about two ranges that overlap, and what it says. */
 
-import { overlaps } from "#src/model/cidr.ts";
+import { overlaps, type Cidr } from "#src/model/cidr.ts";
 import { CidrIndex } from "#src/model/cidr-index.ts";
 import { reservedOverlap } from "#src/model/cidr-reserved.ts";
 import {
@@ -26,6 +26,9 @@ export interface RuleAnswer {
 /** Judges two ranges; null: they have no address in common. */
 export const ruleBetween = (a: RuledPlace, b: RuledPlace): RuleAnswer | null => {
   if (!overlaps(a.place.cidr, b.place.cidr)) return null;
+  if (a.isPool === true || b.isPool === true) {
+    return allowed(a, b, "a pool may hold it: what is taken is passed over when blocks are cut");
+  }
   // A claim's range is what can move, so it is the one that is judged.
   const [asked, other] = rank(a.place) >= rank(b.place) ? [a, b] : [b, a];
   switch (asked.place.party.kind) {
@@ -222,4 +225,16 @@ const isCollision = (
     case "forbidden":
       return true;
   }
+};
+
+const HOLDERS_MAX = 10;
+
+/** Who has a part of a range, in words, at most ten. */
+export const findOverlapping = (cidr: Cidr, places: readonly RuledPlace[]): readonly string[] => {
+  const found = places.filter(({ place }) => overlaps(place.cidr, cidr));
+  const more = found.length - HOLDERS_MAX;
+  return [
+    ...found.slice(0, HOLDERS_MAX).map(({ place }) => describePlace(place)),
+    ...(more > 0 ? [`${more} more`] : []),
+  ];
 };
