@@ -177,10 +177,10 @@ void t.test("injection on a real API server", options, async (t) => {
   );
 
   /** The webhook is called by its address: this server has no network of Services. */
-  async function install({ port }: InjectorService): Promise<void> {
+  async function install(served: InjectorService): Promise<void> {
     const placement = { namespace: OWN, service: "xylem-webhook", port: 443, ...CONFIGURATION };
     const { webhooks, ...configuration } = mutatingWebhookConfiguration(placement);
-    const url = `https://127.0.0.1:${port()}/inject`;
+    const url = `https://127.0.0.1:${served.port()}/inject`;
     await kube.create(MUTATING_WEBHOOKS, {
       ...configuration,
       webhooks: webhooks.map((webhook) => ({ ...webhook, clientConfig: { url } })),
