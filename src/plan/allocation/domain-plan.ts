@@ -23,7 +23,10 @@ export type DomainStep =
   | { readonly kind: "list"; readonly uid: string; readonly revision: number }
   | { readonly kind: "ready" };
 
-/** Says what must happen before the next grant in a domain that was just read from the API server. */
+/**
+ * Says what must happen before the next grant in a domain that was just read from the API server. A block of another
+ * owner at a promised place is not the promised one: a create that was long on its way can land after its owner is gone.
+ */
 export const planDomain = (facts: {
   readonly domain: NetworkDomain;
   readonly ledger: Ledger;
@@ -32,7 +35,8 @@ export const planDomain = (facts: {
 }): DomainStep => {
   const { domain, ledger, goneUids } = facts;
   const create = domain.pending.filter(
-    (grant) => !goneUids.has(grant.owner.uid) && !ledger.hasBlock(grant),
+    (grant) =>
+      !goneUids.has(grant.owner.uid) && ledger.blockAt(grant)?.owner.uid !== grant.owner.uid,
   );
   if (create.length > 0) return { kind: "complete", create };
   if (!ledger.isComplete(domain)) {
