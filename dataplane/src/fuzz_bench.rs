@@ -21,6 +21,7 @@ pub struct Bench {
 }
 
 /// Runs a test with an open device, or says that it can't (no root, no TUN).
+#[allow(clippy::print_stderr)] // a skipped test says why
 pub fn with_device(role: Role, test: impl FnOnce(Bench) + Send + 'static) {
     let run = std::thread::spawn(move || {
         // SAFETY: changes the network namespace of this thread only.
