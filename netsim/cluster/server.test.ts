@@ -14,6 +14,7 @@ const files = [
   "charts/objects.test.ts",
   "src/host/kube/kube-server.test.ts",
   "cli/policy-server.test.ts",
+  "controller/injector-server.test.ts",
 ];
 
 void t.test(
