@@ -70,6 +70,8 @@ t.test("the first grant needs no list", async (t) => {
   });
 });
 
+/** Enough to find a broken step in a second or two; netsim/world explores many more. */
+const SCHEDULES = 150;
 /** Longer than one pass of all allocators. */
 const QUIET_ROUNDS = 50;
 const SETTLE_ROUNDS_MAX = 3000;
@@ -289,7 +291,7 @@ t.test(
         }
         settle(store, allocators);
       }),
-      { numRuns: Number(process.env["XYLEM_SCHEDULES"] ?? 150) },
+      { numRuns: SCHEDULES },
     );
   },
 );
