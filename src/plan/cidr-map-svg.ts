@@ -1,0 +1,180 @@
+/** Draws an address map as an SVG picture (SVG 1.1, no scripts, no outside fonts). */
+
+import { bigintToIp } from "#src/model/ip.ts";
+import type { AddressMap, MapUse } from "./cidr-map.ts";
+import { lanesOf } from "./cidr-map-lanes.ts";
+import type { MapItem, MapRegion } from "./cidr-map-regions.ts";
+import { STRIP_X, stripRows, WIDTH, type StripRow } from "./cidr-map-strip.ts";
+import { sizeOfParts } from "#src/model/cidr.ts";
+import { countText, percentText } from "./cidr-map-words.ts";
+import { blockMarks, COLOURS, CONFLICT, type Shape } from "./cidr-map-marks.ts";
+import { escaped, text, wrapped } from "./cidr-map-ink.ts";
+
+const MARGIN = 24;
+const SHOWN_COLLISIONS_MAX = 20;
+/** Characters of a line at the bottom: 12 px monospace is about 7.2 px wide. */
+const SENTENCE_CHARS = 158;
+
+const USE_WORDS: Record<MapUse, string> = {
+  nodes: "nodes",
+  pods: "pods",
+  services: "services",
+  transit: "transit",
+  mapped: "mapped",
+  reserved: "reserved",
+  range: "range",
+};
+
+/** The whole picture; the same map gives the same text. */
+export const mapSvg = (map: AddressMap): string => {
+  const shapes: Shape[] = [titleShape(map), legendShape(map)];
+  for (const item of map.items) shapes.push(itemShape(item, map));
+  shapes.push(collisionsShape(map));
+  let y = MARGIN;
+  const drawn: string[] = [];
+  for (const shape of shapes) {
+    drawn.push(...shape.draw(y));
+    y += shape.height;
+  }
+  const height = Math.ceil(y + MARGIN);
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escaped(titleText(map))}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace">`,
+    ...DEFINITIONS,
+    `<rect width="${WIDTH}" height="${height}" fill="#ffffff"/>`,
+    ...drawn,
+    "</svg>",
+  ].join("\n");
+};
+
+const DEFINITIONS: readonly string[] = [
+  "<defs>",
+  `<pattern id="collision" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="8" height="8" fill="${CONFLICT}" fill-opacity="0.25"/><rect width="4" height="8" fill="${CONFLICT}"/></pattern>`,
+  "</defs>",
+];
+
+const titleText = ({ blocks, collisions }: AddressMap): string => {
+  const found = collisions.length === 0 ? "no" : String(collisions.length);
+  return `Address space: ${blocks.length} ${blocks.length === 1 ? "block" : "blocks"}, ${found} ${collisions.length === 1 ? "collision" : "collisions"}`;
+};
+
+const titleShape = (map: AddressMap): Shape => ({
+  height: 34,
+  draw: (y) => [text({ x: MARGIN, y: y + 16, size: 18, weight: "bold" }, titleText(map))],
+});
+
+const legendShape = (map: AddressMap): Shape => {
+  const uses = (Object.keys(COLOURS) as MapUse[]).filter((use) =>
+    map.blocks.some((block) => block.use === use),
+  );
+  const entries: { word: string; swatch: string }[] = uses.map((use) => ({
+    word: USE_WORDS[use],
+    swatch: `fill="${COLOURS[use].fill}" stroke="${COLOURS[use].line}"`,
+  }));
+  if (map.blocks.some(({ isSeed }) => isSeed)) {
+    entries.push({ word: "a seed's", swatch: 'fill="#ffffff" stroke="#111111" stroke-width="2"' });
+  }
+  if (map.pools.length > 0) {
+    entries.push({ word: "free, in a pool", swatch: 'fill="#dff3df" stroke="#9cc89c"' });
+  }
+  entries.push({ word: "free", swatch: 'fill="#f4f4f4" stroke="#cccccc"' });
+  if (map.collisions.length > 0) {
+    entries.push({ word: "collision", swatch: `fill="url(#collision)" stroke="${CONFLICT}"` });
+  }
+  return {
+    height: 34,
+    draw: (y) => {
+      let x = MARGIN;
+      return entries.flatMap(({ word, swatch }) => {
+        const at = x;
+        x += 46 + word.length * 7.5;
+        return [
+          `<rect x="${at + 1}" y="${y + 1}" width="18" height="12" ${swatch}/>`,
+          text({ x: at + 25, y: y + 11, size: 12, fill: "#333333" }, word),
+        ];
+      });
+    },
+  };
+};
+
+const itemShape = (item: MapItem, map: AddressMap): Shape => {
+  switch (item.kind) {
+    case "gap":
+      return gapShape(item, map);
+    case "region":
+      return regionShape(item, map);
+  }
+};
+
+const gapShape = (item: MapItem & { readonly kind: "gap" }, map: AddressMap): Shape => {
+  const isFree = item.pools.length > 0 || map.pools.length === 0;
+  const pools = item.pools.length === 0 ? "" : ` in ${item.pools.join(", ")}`;
+  const what = isFree ? `free${pools}: ${countText(item.addresses)} addresses` : "in no pool";
+  return {
+    height: 22,
+    draw: (y) => [
+      text(
+        { x: MARGIN, y: y + 11, size: 11, fill: isFree ? "#3c7a3c" : "#999999" },
+        `⋮ ${item.first} – ${item.last} ${what}`,
+      ),
+    ],
+  };
+};
+
+const regionShape = (region: MapRegion, map: AddressMap): Shape => {
+  const rows = stripRows(region, {
+    laned: lanesOf(region.blocks),
+    pools: map.pools.map(({ cidr }) => cidr),
+    collisions: map.collisions.map(({ cidr }) => cidr),
+  });
+  const heights = rows.map(({ height }) => height + 4);
+  return {
+    height: 26 + heights.reduce((sum, height) => sum + height, 0) + 12,
+    draw: (y) => {
+      let at = y + 26;
+      return [
+        text({ x: MARGIN, y: y + 16, size: 13, weight: "bold" }, headText(region, rows)),
+        ...rows.flatMap((row, index) => {
+          const drawn = rowInk(row, at);
+          at += heights[index] ?? 0;
+          return drawn;
+        }),
+      ];
+    },
+  };
+};
+
+const headText = (region: MapRegion, rows: readonly StripRow[]): string => {
+  const { cidr, parts, blocks, taken, pools } = region;
+  const rowLength = parts.length + Math.log2(rows.length);
+  return [
+    `${cidr}: ${blocks.length} ${blocks.length === 1 ? "block" : "blocks"}`,
+    `${percentText(taken, sizeOfParts(parts))} taken`,
+    ...(rows.length > 1 ? [`a row is a /${rowLength}`] : []),
+    ...(pools.length > 0 ? [`${pools.length === 1 ? "pool" : "pools"} ${pools.join(", ")}`] : []),
+  ].join(", ");
+};
+
+const rowInk = (row: StripRow, y: number): string[] => [
+  text(
+    { x: STRIP_X - 8, y: y + row.height / 2 + 4, size: 11, fill: "#555555", anchor: "end" },
+    bigintToIp(row.base, row.family),
+  ),
+  ...blockMarks(row, y),
+];
+
+const collisionsShape = ({ collisions, hasMoreCollisions }: AddressMap): Shape => {
+  const shown = collisions.slice(0, SHOWN_COLLISIONS_MAX);
+  const more = collisions.length - shown.length;
+  const lines = shown.flatMap(({ sentence }) =>
+    wrapped(sentence, SENTENCE_CHARS).map((line, at) => (at === 0 ? `! ${line}` : `  ${line}`)),
+  );
+  if (more > 0) lines.push(`and ${more}${hasMoreCollisions ? " or more" : ""} more`);
+  if (lines.length === 0) return { height: 0, draw: () => [] };
+  return {
+    height: 12 + lines.length * 17,
+    draw: (y) =>
+      lines.map((line, at) =>
+        text({ x: MARGIN, y: y + 22 + at * 17, size: 12, fill: CONFLICT }, line),
+      ),
+  };
+};
