@@ -1,6 +1,7 @@
 //! The thread of a device without a TUN: packets and local sockets in, packets out to the engine.
 
 use crate::event::Code;
+use crate::memory::give_back;
 use crate::poll::Poller;
 use crate::shared::Shared;
 use crate::stack::{Command, Stack};
@@ -24,6 +25,8 @@ const WAKE: u64 = u64::MAX - 1;
 const LISTENER: u64 = 1 << 63;
 /// How long accepting rests when the process is out of descriptors, microseconds.
 const ACCEPT_REST_US: u64 = 100_000;
+/// Ended streams whose memory is worth a look at all of the allocator's.
+const MANY: usize = 8;
 /// Quiet time after which the memory of a burst is given back, microseconds.
 const QUIET_US: u64 = 1_000_000;
 
@@ -68,7 +71,12 @@ struct Worker<'a> {
     /// Local ends that wait for their connection.
     waiting: HashMap<StreamId, Local>,
     accept_us: u64,
+    /// When there was last something to do.
     busy_us: u64,
+    /// Whether nothing was done since `tidy`.
+    is_tidy: bool,
+    /// Streams that ended since then.
+    ended: usize,
     inbox: Vec<u8>,
     ready: Vec<(u64, u32)>,
     egress: Egress<'a>,
@@ -91,6 +99,8 @@ impl Worker<'_> {
             waiting: HashMap::new(),
             accept_us: 0,
             busy_us: 0,
+            is_tidy: true,
+            ended: 0,
             inbox: Vec::new(),
             ready: Vec::new(),
             egress: Egress::new(shared),
@@ -132,14 +142,28 @@ impl Worker<'_> {
             self.owners.len() < STREAMS_MAX && self.forwards.values().any(|l| l.can_accept);
         if self.streams.is_busy() || may_accept && self.accept_us <= now_us {
             self.busy_us = now_us;
+            self.is_tidy = false;
             return Some(0);
         }
-        if now_us.saturating_sub(self.busy_us) > QUIET_US {
-            self.stack.inbox.shrink(&mut self.inbox);
+        let quiet_us = self.busy_us + QUIET_US;
+        if !self.is_tidy && quiet_us <= now_us {
+            self.tidy();
         }
+        let tidy = (!self.is_tidy).then_some(quiet_us);
         let accept = may_accept.then_some(self.accept_us);
-        let due = self.streams.next_us().into_iter().chain(accept).min()?;
+        let due = self.streams.next_us().into_iter();
+        let due = due.chain(accept).chain(tidy).min()?;
         Some(due.saturating_sub(now_us).div_ceil(1_000))
+    }
+
+    /// Gives back what a burst needed.
+    fn tidy(&mut self) {
+        self.stack.inbox.shrink(&mut self.inbox);
+        if self.ended >= MANY {
+            give_back();
+        }
+        self.ended = 0;
+        self.is_tidy = true;
     }
 
     fn receive(&mut self, now_us: u64) {
@@ -147,6 +171,7 @@ impl Worker<'_> {
         let egress = &mut self.egress;
         for packet in packets(&self.inbox) {
             self.busy_us = now_us;
+            self.is_tidy = false;
             if packet.is_checked || is_intact(packet.bytes) {
                 let send = &mut |bytes: &mut [u8]| egress.send(bytes);
                 self.streams.receive(packet.bytes, now_us, send);
@@ -256,6 +281,7 @@ impl Worker<'_> {
                     }
                 }
                 Outcome::Ended(_) => {
+                    self.ended += 1;
                     self.owners.remove(&id);
                 }
             }

@@ -113,7 +113,13 @@ impl Stream {
         let new_buffer = || SocketBuffer::new(vec![0; buffer]);
         let mut socket = Socket::new(new_buffer(), new_buffer());
         socket.set_nagle_enabled(false);
+        // Segments arrive merged, so that one ACK for each turn is few enough; a delay would only slow the sender.
+        socket.set_ack_delay(None);
         socket.set_congestion_control(CongestionControl::Cubic);
+        // Before `connect`: smoltcp sends a keepalive, a byte of junk, at once when it is set later. A listener
+        // that lost our ACK and uses SYN cookies takes that byte for the first one of the stream.
+        let keepalive_ms = KEEPALIVE_MS.min(patience.user_timeout_ms / 4).max(1);
+        socket.set_keep_alive(Some(Duration::from_millis(keepalive_ms)));
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);
         let until_us = now_us.saturating_add(patience.connect_ms.saturating_mul(1_000));
@@ -249,10 +255,8 @@ impl Stream {
             | State::TimeWait => {
                 self.phase = Phase::Ready;
                 let timeout_ms = self.user_timeout_ms;
-                let keepalive_ms = KEEPALIVE_MS.min(timeout_ms / 4).max(1);
-                let socket = self.socket();
-                socket.set_keep_alive(Some(Duration::from_millis(keepalive_ms)));
-                socket.set_timeout(Some(Duration::from_millis(timeout_ms)));
+                let timeout = Duration::from_millis(timeout_ms);
+                self.socket().set_timeout(Some(timeout));
                 Change::Connected
             }
         }

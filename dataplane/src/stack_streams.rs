@@ -20,7 +20,7 @@ pub const STREAMS_MAX: usize = 1_024;
 const BUFFER_FEW: usize = 256 << 10;
 /// ... while there are at most this many, and less when there are more.
 const FEW: usize = 64;
-const BUFFER_MANY: usize = 64 << 10;
+const BUFFER_MANY: usize = 32 << 10;
 /// Local ports, as Linux takes them (ip_local_port_range).
 const PORTS: std::ops::Range<u16> = 32_768..61_000;
 /// Turns of streams before the caller may look at what arrived.

@@ -479,3 +479,14 @@ fn ports_are_taken_in_turn_and_wrap() {
     let tuple = world.near.streams[&third].tuple;
     assert_eq!(tuple.local.port(), PORTS.start + 1, "the first is in use");
 }
+
+/// A listener that drops the ACK of its handshake and uses SYN cookies reads the sequence from what comes next.
+#[test]
+fn a_new_connection_sends_nothing_but_its_ack() {
+    let mut world = World::new(true);
+    let handle = world.listen();
+    let (_id, _program) = world.connect(FAR_V4);
+    world.pass(20_000);
+    assert_eq!(world.far(handle).state(), State::Established);
+    assert_eq!(world.passed, 3, "SYN, SYN and ACK, ACK");
+}
