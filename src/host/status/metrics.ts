@@ -76,7 +76,9 @@ const addDeviceMetrics = (registry: Registry, source: MetricsSource): void => {
 /** Makes the registry; nothing is global, so that two can live in one process. */
 export const createMetrics = (source: MetricsSource): Metrics => {
   const registry = new Registry();
-  addDeviceMetrics(registry, source);
+  // One look at the device a scrape: its statistics are a copy of every peer's.
+  let stats: DeviceStats | null = null;
+  addDeviceMetrics(registry, { ...source, stats: () => stats });
   registry.registerMetric(
     new Gauge({
       name: "xylem_ready",
@@ -116,6 +118,11 @@ export const createMetrics = (source: MetricsSource): Metrics => {
       writes.inc(count);
       runs.inc({ outcome: isReached ? "reached" : "failed" });
     },
-    text: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+    text: async () => {
+      stats = source.stats();
+      const text = await registry.metrics();
+      stats = null;
+      return { contentType: registry.contentType, text };
+    },
   };
 };
