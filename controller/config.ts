@@ -6,6 +6,12 @@ import type { LogLevel } from "#src/host/log.ts";
 import { addLogLevel, wholeNumber } from "#src/host/options.ts";
 import type { CredentialsSource } from "#src/host/kube/credentials.ts";
 import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
+import {
+  addInjectorOptions,
+  type InjectorFlags,
+  type InjectorSettings,
+  readInjectorOptions,
+} from "./injector-options.ts";
 
 export interface ControllerConfig {
   readonly seedCredentials: CredentialsSource;
@@ -17,6 +23,8 @@ export interface ControllerConfig {
   readonly tunnel: string | undefined;
   /** One pass over every tunnel, then the end. */
   readonly once: boolean;
+  /** Null: nothing is injected. */
+  readonly injector: InjectorSettings | null;
   readonly statusAddress: string;
   readonly statusPort: number;
   readonly logLevel: LogLevel;
@@ -27,7 +35,7 @@ export interface TunnelName {
   readonly name: string;
 }
 
-interface Flags {
+interface Flags extends InjectorFlags {
   readonly seedKubeconfig?: string;
   readonly shootKubeconfig?: string;
   readonly shootKubeconfigDir?: string;
@@ -72,7 +80,7 @@ export const readControllerConfig = (
       wholeNumber({ from: 0, to: 65_535 }),
       9448,
     );
-  const flags = addLogLevel(command)
+  const flags = addLogLevel(addInjectorOptions(command))
     .parse([...argv], { from: "user" })
     .opts<Flags>();
   if (flags.tunnel !== undefined && flags.namespace === undefined) {
@@ -85,6 +93,8 @@ export const readControllerConfig = (
   if (file !== undefined && flags.tunnel === undefined) {
     command.error("error: --shoot-kubeconfig is for one shoot: name its Tunnel with --tunnel.");
   }
+  const injector = readInjectorOptions(flags, process.env);
+  if (!injector.ok) return command.error(`error: ${injector.problem}.`);
   return {
     seedCredentials:
       flags.seedKubeconfig === undefined
@@ -95,6 +105,7 @@ export const readControllerConfig = (
     namespace: flags.namespace,
     tunnel: flags.tunnel,
     once: flags.once ?? false,
+    injector: injector.value,
     statusAddress: flags.statusAddress,
     statusPort: flags.statusPort,
     logLevel: flags.logLevel,

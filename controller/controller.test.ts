@@ -247,3 +247,37 @@ void t.test("a Tunnel made anew gets new keys, not those of the deleted one", as
   t.not(Object(seed.peek(SECRETS, SECRET)?.["data"]).master, master);
   await controller.stop();
 });
+
+void t.test(
+  "what the audit finds becomes a condition once, and again when it changes",
+  async (t) => {
+    const { clock, seed, start, condition } = world();
+    seed.seed(TUNNELS, tunnel());
+    const current = { status: "True", reason: "Injected", message: "all" } as const;
+    const stale = { status: "False", reason: "StalePods", message: "restart a" } as const;
+    let summary: typeof current | typeof stale | null = null;
+    const asked: object[] = [];
+    const controller = start({
+      audit: (name) => {
+        asked.push(name);
+        return summary;
+      },
+    });
+    await clock.advance(1_000);
+    t.strictSame(asked[0], NAME);
+    t.equal(condition("Injected"), undefined);
+    summary = current;
+    controller.trigger("audit");
+    await clock.advance(1_000);
+    t.match(condition("Injected"), current);
+    const writes = seed.writes.length;
+    controller.trigger("audit");
+    await clock.advance(1_000);
+    t.equal(seed.writes.length, writes, "nothing is written when nothing changed");
+    summary = stale;
+    controller.trigger("audit");
+    await clock.advance(1_000);
+    t.match(condition("Injected"), stale);
+    await controller.stop();
+  },
+);

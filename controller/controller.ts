@@ -2,6 +2,7 @@
 
 import type { Clock } from "#src/ports/clock.ts";
 import { whatIsMissing } from "#src/host/kube/readings.ts";
+import type { AuditSummary } from "#src/plan/injection/audit-plan.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, Reflector } from "#src/ports/kube.ts";
 import { LEASES, TUNNELS } from "#src/ports/kube-resource.ts";
@@ -22,6 +23,8 @@ export interface ControllerParts {
   readonly log: Log;
   readonly namespace: string | undefined;
   readonly tunnel: string | undefined;
+  /** What the audit says of a tunnel's pods, null before its first look; left out: nothing is injected here. */
+  readonly audit?: (tunnel: TunnelName) => AuditSummary | null;
   /** Hears of every pass over a Tunnel. */
   readonly onPass?: (result: RunResult) => void;
 }
@@ -54,7 +57,7 @@ export class Controller {
       labelSelector:
         tunnel === undefined ? "app.kubernetes.io/managed-by=xylem" : `xylem.dev/tunnel=${tunnel}`,
       onChange: () => {
-        for (const { loop } of this.#kept.values()) loop.trigger("leases");
+        this.trigger("leases");
       },
     });
   }
@@ -83,6 +86,11 @@ export class Controller {
       }
     }
     return { total: items.size, conditions: [...counts.values()] };
+  }
+
+  /** Looks at every tunnel again. */
+  trigger(reason: string): void {
+    for (const { loop } of this.#kept.values()) loop.trigger(reason);
   }
 
   /** Runs every tunnel's pass once and answers their results by name. */

@@ -43,6 +43,18 @@ const CASES: readonly { name: string; args: readonly string[]; code: number; wan
     want: /give a whole number from 0 to 65535/u,
   },
   {
+    name: "an image of the gateway that is none",
+    args: [...ONE, "--shoot-kubeconfig", ABSENT, "--gateway-image", "a b"],
+    code: 1,
+    want: /image/u,
+  },
+  {
+    name: "an injector that does not know its own namespace",
+    args: [...ONE, "--shoot-kubeconfig", ABSENT, "--gateway-image", "example.com/gateway:1"],
+    code: 1,
+    want: /own namespace/u,
+  },
+  {
     name: "a seed kubeconfig that is not there",
     args: [...ONE, "--seed-kubeconfig", ABSENT, "--shoot-kubeconfig", ABSENT, "--once"],
     code: 1,

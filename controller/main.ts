@@ -1,5 +1,6 @@
 /** xylem-controller: makes what a Tunnel needs in the seed and in its shoot, and writes how it is. */
 
+import { hostname } from "node:os";
 import { realClock } from "#src/host/clock.ts";
 import { countKube } from "#src/host/kube/counted-kube.ts";
 import type { CredentialsSource } from "#src/host/kube/credentials.ts";
@@ -12,6 +13,7 @@ import { version } from "#src/host/version.ts";
 import type { Kube } from "#src/ports/kube.ts";
 import { readControllerConfig } from "./config.ts";
 import { Controller } from "./controller.ts";
+import { type InjectorService, startInjectorService } from "./injector-service.ts";
 import { type CountedCluster, createControllerMetrics } from "./metrics.ts";
 import { runOnce } from "./once.ts";
 
@@ -23,7 +25,8 @@ const open = () => {
   const common = { clock: realClock, random: realRandom, log, userAgent };
   const metrics = createControllerMetrics({
     tunnels: () => controller.tunnels(),
-    isReady: () => controller.problem() === null,
+    isReady: () => problem() === null,
+    registries: () => (injector === null ? [] : [injector.registry]),
   });
   const connect = (cluster: CountedCluster, credentials: CredentialsSource): Kube =>
     countKube(connectKube({ ...common, credentials }), metrics.calls(cluster));
@@ -35,22 +38,35 @@ const open = () => {
     namespace: config.namespace,
     tunnel: config.tunnel,
     onPass: metrics.onPass,
+    ...(config.injector === null ? {} : { audit: (tunnel) => injector?.audit(tunnel) ?? null }),
   });
+  const injector: InjectorService | null =
+    config.injector === null || config.once
+      ? null
+      : startInjectorService({
+          ...common,
+          kube: seed,
+          settings: config.injector,
+          instance: hostname(),
+          onAudit: () => {
+            controller.trigger("audit");
+          },
+        });
+  const problem = (): string | null => controller.problem() ?? injector?.problem() ?? null;
+  const status = (): object => ({ ...controller.status(), injector: injector?.status() ?? null });
   const close = async (): Promise<void> => {
+    // The webhook first: it answers until API servers have turned away.
+    await injector?.stop();
     await controller.stop();
     seed.close();
   };
-  return { controller, metrics, close };
+  return { controller, metrics, problem, status, close };
 };
 
 const start = async (): Promise<RunningProgram> => {
-  const { controller, metrics, close } = open();
+  const { metrics, problem, status, close } = open();
   const server = await startStatusServer(
-    {
-      readiness: () => controller.problem(),
-      status: () => controller.status(),
-      metrics: metrics.text,
-    },
+    { readiness: problem, status, metrics: metrics.text },
     { address: config.statusAddress, port: config.statusPort },
   );
   log.info({ version, statusPort: server.port }, "controller started");

@@ -15,6 +15,8 @@ export interface ControllerMetricsSource {
   /** Tunnels that the controller watches; null: not listed yet. */
   tunnels(): { readonly total: number; readonly conditions: readonly ConditionCount[] } | null;
   isReady(): boolean;
+  /** Of other parts of the program, for the same scrape. */
+  registries?(): readonly Registry[];
 }
 
 export type CountedCluster = "seed" | "shoot";
@@ -57,7 +59,10 @@ export const createControllerMetrics = (source: ControllerMetricsSource): Contro
       onWrite: ({ verb, kind }) => writes.inc({ cluster, verb, kind }),
       onError: ({ code }) => errors.inc({ cluster, code }),
     }),
-    text: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+    text: async () => {
+      const all = Registry.merge([registry, ...(source.registries?.() ?? [])]);
+      return { contentType: all.contentType, text: await all.metrics() };
+    },
   };
 };
 

@@ -5,6 +5,7 @@ import { parseTunnel } from "#src/codec/tunnel-codec.ts";
 import { parseIp } from "#src/model/ip.ts";
 import { parseSlot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
+import type { AuditSummary } from "#src/plan/injection/audit-plan.ts";
 import { slotAddresses } from "#src/plan/transit.ts";
 import { type GatewayStatus, type Publication, planTunnelStatus } from "#src/plan/tunnel-status.ts";
 import type { Clock } from "#src/ports/clock.ts";
@@ -14,6 +15,7 @@ import { TUNNELS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
 import type { RunResult } from "#src/reconcile/loop.ts";
+import type { TunnelName } from "./config.ts";
 import { FINALIZER, hasFinalizer, removeTunnel } from "./removal.ts";
 import { ensureSlotKeys } from "./master-secret.ts";
 import type { Shoot } from "./shoot.ts";
@@ -23,6 +25,8 @@ export interface TunnelPassParts {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  /** What the audit says of a tunnel's pods, null before its first look; left out: nothing is injected here. */
+  readonly audit?: (tunnel: TunnelName) => AuditSummary | null;
 }
 
 export interface TunnelPassFacts {
@@ -102,19 +106,23 @@ const writeStatus = async (
   const { object, leases } = facts;
   const spec = parseTunnel(object);
   const nowMs = parts.clock.wallMs();
+  const { namespace, name } = object.metadata;
+  const key = namespace === undefined ? { name } : { namespace, name };
   const { status, isChanged } = planTunnelStatus({
     generation: object.metadata.generation ?? 0,
     spec,
     publication,
     gateways: spec.ok ? holdersOf(spec.value, leases, nowMs) : gatewaysBefore(object),
     agents: (spec.ok ? facts.shoot().agents() : null) ?? agentsBefore(object),
+    injection:
+      parts.audit === undefined
+        ? null
+        : (parts.audit({ namespace: namespace ?? "", name }) ?? "not-looked-yet"),
     lastHandshakeMs: lastHandshakeOf(object, leases, nowMs),
     previous: object["status"],
     nowMs,
   });
   if (!isChanged) return;
-  const { namespace, name } = object.metadata;
-  const key = namespace === undefined ? { name } : { namespace, name };
   await parts.seed.patchStatus(TUNNELS, key, { status });
 };
 

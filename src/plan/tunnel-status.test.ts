@@ -38,6 +38,7 @@ const facts: TunnelStatusFacts = {
   publication: { kind: "published" },
   gateways: [gateway(1), gateway(0)],
   agents: { ready: 2, total: 3 },
+  injection: null,
   lastHandshakeMs: T0,
   previous: undefined,
   nowMs: T0 + 5000,
@@ -227,3 +228,18 @@ t.test("a Tunnel that is being deleted says so, whether its spec is valid or not
     ]);
   }
 });
+
+t.test(
+  "what the audit of pods says is the condition Injected, and nothing without one",
+  async (t) => {
+    const stale = { status: "False", reason: "StalePods", message: "restart a" } as const;
+    const { status } = planTunnelStatus({ ...facts, injection: stale });
+    t.match(status.conditions[3], { type: "Injected", ...stale, observedGeneration: 4 });
+    const later = { ...facts, previous: status, nowMs: T0 + 60_000 };
+    t.equal(planTunnelStatus({ ...later, injection: stale }).isChanged, false);
+    t.equal(planTunnelStatus({ ...later, injection: "not-looked-yet" }).isChanged, false);
+    t.equal(planTunnelStatus({ ...later, injection: null }).status.conditions.length, 3);
+    const first = planTunnelStatus({ ...facts, injection: "not-looked-yet" });
+    t.equal(first.status.conditions.length, 3, "nothing is claimed before the first look");
+  },
+);

@@ -7,8 +7,9 @@ import type { Slot } from "#src/model/slot.ts";
 import { formatTimestamp, parseTimestamp } from "#src/model/timestamp.ts";
 import type { AgentClaim, NodeFacts, Tunnel } from "#src/model/tunnel.ts";
 import { winningClaims } from "./agent-id-plan.ts";
+import type { AuditSummary } from "./injection/audit-plan.ts";
 
-export type TunnelConditionType = "Accepted" | "Published" | "Ready";
+export type TunnelConditionType = "Accepted" | "Published" | "Ready" | "Injected";
 
 export interface TunnelCondition {
   readonly type: TunnelConditionType;
@@ -50,6 +51,8 @@ export interface TunnelStatusFacts {
   readonly publication: Publication;
   readonly gateways: readonly GatewayStatus[];
   readonly agents: { readonly ready: number; readonly total: number };
+  /** What the audit says of the tunnel's pods; null: nothing is injected by this controller. */
+  readonly injection: AuditSummary | "not-looked-yet" | null;
   /** Milliseconds since 1970; null: none is known. */
   readonly lastHandshakeMs: number | null;
   /** The status that the object has now, as it was read. */
@@ -74,8 +77,8 @@ export const planTunnelStatus = (facts: TunnelStatusFacts): TunnelStatusPlan => 
   const lastHandshake = coarseHandshake(facts);
   const status: TunnelStatus = {
     observedGeneration: facts.generation,
-    conditions: [accepted(facts), published(facts), ready(facts)].map((wanted) =>
-      dated(wanted, facts),
+    conditions: [accepted(facts), published(facts), ready(facts), ...injected(facts)].map(
+      (wanted) => dated(wanted, facts),
     ),
     gateways: facts.gateways
       .toSorted((a, b) => a.slot - b.slot)
@@ -147,12 +150,24 @@ const ready = (facts: TunnelStatusFacts): WantedCondition => {
   return { type: "Ready", status: "True", reason: "Paired", message };
 };
 
+/** Says again what it said, while a controller that has just started has not looked at the pods yet. */
+const injected = ({ injection, previous }: TunnelStatusFacts): readonly WantedCondition[] => {
+  const type = "Injected";
+  if (injection === null) return [];
+  if (injection !== "not-looked-yet") {
+    const { status, reason, message } = injection;
+    return [{ type, status, reason, message }];
+  }
+  const before = conditionBefore(previous, type);
+  const [status, reason] = [member(before, "status"), member(before, "reason")];
+  const message = member(before, "message");
+  if (typeof reason !== "string" || typeof message !== "string") return [];
+  return [{ type, status: status === "True" ? "True" : "False", reason, message }];
+};
+
 /** Keeps the time of the last change of `status`; other fields may change without moving it. */
 const dated = (wanted: WantedCondition, facts: TunnelStatusFacts): TunnelCondition => {
-  const conditions = member(facts.previous, "conditions");
-  const before: unknown = Array.isArray(conditions)
-    ? conditions.find((condition) => member(condition, "type") === wanted.type)
-    : undefined;
+  const before = conditionBefore(facts.previous, wanted.type);
   const since = member(before, "lastTransitionTime");
   const isSame = member(before, "status") === wanted.status && parseTimestamp(since).ok;
   return {
@@ -160,6 +175,13 @@ const dated = (wanted: WantedCondition, facts: TunnelStatusFacts): TunnelConditi
     observedGeneration: facts.generation,
     lastTransitionTime: isSame && typeof since === "string" ? since : formatTimestamp(facts.nowMs),
   };
+};
+
+const conditionBefore = (previous: unknown, type: TunnelConditionType): unknown => {
+  const conditions = member(previous, "conditions");
+  return Array.isArray(conditions)
+    ? conditions.find((condition) => member(condition, "type") === type)
+    : undefined;
 };
 
 /** Null: none is known. Never moves back. */
