@@ -109,23 +109,25 @@ const stream = async ({
   pids,
 }: StreamSpec): Promise<{ gbits: number; cpuSecondsPerGb: number }> => {
   const cpu = (): number => pids.reduce((sum, pid) => sum + cpuMsOf(pid), 0);
-  const before = cpu();
-  const { stdout } = await seed.run(
-    [
-      "iperf3",
-      "--client",
-      address,
-      "--port",
-      `${port}`,
-      "--time",
-      `${streamSeconds}`,
-      "--json",
-    ].concat(flags),
-    { timeoutMs: (streamSeconds + 10) * 1000 },
+  const client = ["iperf3", "--client", address, "--port", `${port}`, ...flags];
+  const argv = [...client, "--time", `${streamSeconds}`, "--json"];
+  const { received, cpuSeconds } = await waitFor(
+    "iperf3 measures a stream",
+    async () => {
+      const before = cpu();
+      const { stdout } = await seed.run(argv, {
+        timeoutMs: (streamSeconds + 10) * 1000,
+        check: false,
+      });
+      return { received: parseStream(stdout), cpuSeconds: (cpu() - before) / 1000 };
+    },
+    // Its server listens anew after each stream, and refuses a client that comes too early.
+    { intervalMs: 300 },
   );
-  const cpuSeconds = (cpu() - before) / 1000;
-  const { bits_per_second: bits, bytes } = parseStream(stdout);
-  return { gbits: bits / 1e9, cpuSecondsPerGb: cpuSeconds / (bytes / 1e9) };
+  return {
+    gbits: received.bits_per_second / 1e9,
+    cpuSecondsPerGb: cpuSeconds / (received.bytes / 1e9),
+  };
 };
 
 interface Received {

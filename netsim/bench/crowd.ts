@@ -5,10 +5,12 @@ import { preferredAgentId } from "#src/plan/agent-id-plan.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
 import { asList, type Manifest } from "#netsim/cluster/workloads.ts";
 import type { EndStatus, ProductProgram } from "#netsim/cluster/product.ts";
+import type { Kubectl } from "#netsim/cluster/kubectl.ts";
 import type { BenchCluster } from "./bench-cluster.ts";
 
 const createTimeoutMs = 120_000;
-const seenTimeoutMs = 120_000;
+const seenTimeoutMs = 180_000;
+const settleTimeoutMs = 300_000;
 /** Several kubectl side by side: each limits its own requests. */
 const writers = 4;
 
@@ -32,6 +34,28 @@ export const makeCrowd = async (bench: BenchCluster, count: number): Promise<voi
   );
   await takesIn(product.gateways.apiserver, (status) => status.device?.peers.length === count);
   say(`the gateway has ${count} peers`);
+  await settles(cluster.shoot.kubectl);
+  say("nobody writes to the nodes without machines any more");
+};
+
+/** The node lifecycle controller looks after every new Node, ten a second; each write is an event for all who watch. */
+const settles = async (kubectl: Kubectl): Promise<void> => {
+  const versions = async (): Promise<string> => {
+    const path = "{range .items[*]}{.metadata.name} {.metadata.resourceVersion}{'\\n'}{end}";
+    const { stdout } = await kubectl.run(["get", "nodes", "-o", `jsonpath=${path}`]);
+    return stdout.replaceAll(/^node.*\n/gm, "");
+  };
+  let before = await versions();
+  await waitFor(
+    "the nodes without machines are left alone",
+    async () => {
+      const now = await versions();
+      const isQuiet = now === before;
+      before = now;
+      return isQuiet;
+    },
+    { timeoutMs: settleTimeoutMs, intervalMs: 10_000 },
+  );
 };
 
 const takesIn = async (
@@ -69,12 +93,17 @@ const crowdMember = (index: number, taken: Set<number>): Manifest => {
     lastTransitionTime: now,
   }));
   const address = `10.250.${4 + Math.floor((index + 1) / 256)}.${(index + 1) % 256}`;
+  const labels = {
+    "kubernetes.io/hostname": name,
+    "kubernetes.io/os": "linux",
+    "beta.kubernetes.io/os": "linux",
+  };
   const unreachable = { key: "node.kubernetes.io/unreachable", timeAdded: now };
   return [
     {
       apiVersion: "v1",
       kind: "Node",
-      metadata: { name, labels: { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" } },
+      metadata: { name, labels },
       spec: {
         podCIDR: podCidr,
         podCIDRs: [podCidr],
