@@ -34,13 +34,22 @@ export const blockMarks = (row: StripRow, y: number): string[] => [
     const height = row.height / lanes;
     return blockInk(block, { ...mark, y: y + lane * height, height });
   }),
-  ...row.collisions.map((span) =>
-    rect(
-      { x: span.x, width: Math.max(span.width, WIDTH_MIN), y: y + row.height - 6, height: 6 },
-      `fill="url(#collision)" stroke="${CONFLICT}" stroke-width="0.75"`,
-    ),
-  ),
+  ...row.collisions.map((span) => collisionInk(span, y + row.height + 2)),
 ];
+
+/** Room below a row that has collisions. */
+export const COLLISION_HEIGHT = 11;
+/** What collides is often small, and must be found. */
+const COLLISION_WIDTH_MIN = 7;
+
+const collisionInk = (span: Span, y: number): string => {
+  const width = Math.max(span.width, COLLISION_WIDTH_MIN);
+  const x = span.x + span.width / 2 - width / 2;
+  return rect(
+    { x, y, width, height: COLLISION_HEIGHT - 3 },
+    `fill="url(#collision)" stroke="${CONFLICT}"`,
+  );
+};
 
 interface Box extends Span {
   readonly y: number;

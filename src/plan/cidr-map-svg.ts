@@ -7,7 +7,7 @@ import type { MapItem, MapRegion } from "./cidr-map-regions.ts";
 import { STRIP_X, stripRows, WIDTH, type StripRow } from "./cidr-map-strip.ts";
 import { sizeOfParts } from "#src/model/cidr.ts";
 import { countText, percentText } from "./cidr-map-words.ts";
-import { blockMarks, COLOURS, CONFLICT, type Shape } from "./cidr-map-marks.ts";
+import { blockMarks, COLLISION_HEIGHT, COLOURS, CONFLICT, type Shape } from "./cidr-map-marks.ts";
 import { escaped, text, wrapped } from "./cidr-map-ink.ts";
 
 const MARGIN = 24;
@@ -126,16 +126,16 @@ const regionShape = (region: MapRegion, map: AddressMap): Shape => {
     pools: map.pools.map(({ cidr }) => cidr),
     collisions: map.collisions.map(({ cidr }) => cidr),
   });
-  const heights = rows.map(({ height }) => height + 4);
+  const shapes = elided(rows);
   return {
-    height: 26 + heights.reduce((sum, height) => sum + height, 0) + 12,
+    height: 26 + shapes.reduce((sum, { height }) => sum + height, 0) + 12,
     draw: (y) => {
       let at = y + 26;
       return [
-        text({ x: MARGIN, y: y + 16, size: 13, weight: "bold" }, headText(region, rows)),
-        ...rows.flatMap((row, index) => {
-          const drawn = rowInk(row, at);
-          at += heights[index] ?? 0;
+        text({ x: MARGIN, y: y + 16, size: 13, weight: "bold" }, headText(region, rows.length)),
+        ...shapes.flatMap((shape) => {
+          const drawn = shape.draw(at);
+          at += shape.height;
           return drawn;
         }),
       ];
@@ -143,24 +143,59 @@ const regionShape = (region: MapRegion, map: AddressMap): Shape => {
   };
 };
 
-const headText = (region: MapRegion, rows: readonly StripRow[]): string => {
+const ELIDED_ROWS_MIN = 3;
+
+/** Three or more free rows in a sequence, all in pools or all not, are one line. */
+const elided = (rows: readonly StripRow[]): Shape[] => {
+  const runs: StripRow[][] = [];
+  for (const row of rows) {
+    const run = runs.at(-1);
+    const before = run?.at(-1);
+    const joins = before !== undefined && isFree(row) && isFree(before);
+    if (joins && row.pools.length > 0 === before.pools.length > 0) run?.push(row);
+    else runs.push([row]);
+  }
+  return runs.flatMap((run) =>
+    run.length < ELIDED_ROWS_MIN ? run.map(rowShape) : [runShape(run)],
+  );
+};
+
+const isFree = ({ blocks }: StripRow): boolean => blocks.length === 0;
+
+const runShape = (run: readonly StripRow[]): Shape => ({
+  height: 22,
+  draw: (y) => {
+    const [first] = run;
+    if (first === undefined) return [];
+    const { base, family, pools } = first;
+    const isPool = pools.length > 0;
+    const style = { x: STRIP_X, y: y + 14, size: 11, fill: isPool ? "#3c7a3c" : "#777777" };
+    const what = isPool ? "rows are free, in a pool" : "rows are free";
+    return [text(style, `⋮ ${bigintToIp(base, family)} and on: ${run.length} ${what}`)];
+  },
+});
+
+const rowShape = (row: StripRow): Shape => ({
+  height: row.height + (row.collisions.length > 0 ? COLLISION_HEIGHT : 0) + 4,
+  draw: (y) => [
+    text(
+      { x: STRIP_X - 8, y: y + row.height / 2 + 4, size: 11, fill: "#555555", anchor: "end" },
+      bigintToIp(row.base, row.family),
+    ),
+    ...blockMarks(row, y),
+  ],
+});
+
+const headText = (region: MapRegion, rows: number): string => {
   const { cidr, parts, blocks, taken, pools } = region;
-  const rowLength = parts.length + Math.log2(rows.length);
+  const rowLength = parts.length + Math.log2(rows);
   return [
     `${cidr}: ${blocks.length} ${blocks.length === 1 ? "block" : "blocks"}`,
     `${percentText(taken, sizeOfParts(parts))} taken`,
-    ...(rows.length > 1 ? [`a row is a /${rowLength}`] : []),
+    ...(rows > 1 ? [`a row is a /${rowLength}`] : []),
     ...(pools.length > 0 ? [`${pools.length === 1 ? "pool" : "pools"} ${pools.join(", ")}`] : []),
   ].join(", ");
 };
-
-const rowInk = (row: StripRow, y: number): string[] => [
-  text(
-    { x: STRIP_X - 8, y: y + row.height / 2 + 4, size: 11, fill: "#555555", anchor: "end" },
-    bigintToIp(row.base, row.family),
-  ),
-  ...blockMarks(row, y),
-];
 
 const collisionsShape = ({ collisions, hasMoreCollisions }: AddressMap): Shape => {
   const shown = collisions.slice(0, SHOWN_COLLISIONS_MAX);

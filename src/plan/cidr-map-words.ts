@@ -9,7 +9,8 @@ export const countText = (count: bigint): string => {
   const bits = count.toString(2).length - 1;
   if (count === 1n << BigInt(bits)) return `2^${bits}`;
   const rest = Number((count * 1024n) >> BigInt(bits)) / 1024;
-  return `~2^${(bits + Math.log2(rest)).toFixed(2)}`;
+  const exponent = (bits + Math.log2(rest)).toFixed(2);
+  return `~2^${exponent.replace(/\.?0+$/, "")}`;
 };
 
 /** Never rounds to 0 % or 100 % what is neither. */
