@@ -101,6 +101,8 @@ export class AllocationFacts {
   readonly #seeds = new Mirror<SeedNetwork>("SeedNetwork", parseSeedNetwork);
   readonly #claimsByUid = new Map<string, ShownClaim>();
   readonly #vpcEpochs = new Map<string, number>();
+  /** By an owner's UID: its blocks that are shown. */
+  readonly #shares = new Map<string, number>();
   #epoch = 0;
 
   /** Takes over what the reflectors show now. */
@@ -109,9 +111,11 @@ export class AllocationFacts {
       gone: (block) => {
         this.ledger.forgetBlock(block);
         this.#bump(block.vpc);
+        this.#share(block.owner.uid, -1);
       },
       come: (block) => {
         this.ledger.observeBlock(block);
+        this.#share(block.owner.uid, 1);
       },
     });
     this.#seeds.update(items.seeds, {
@@ -141,6 +145,17 @@ export class AllocationFacts {
 
   #bump(vpc: string): void {
     this.#vpcEpochs.set(vpc, (this.#vpcEpochs.get(vpc) ?? 0) + 1);
+  }
+
+  #share(uid: string, change: 1 | -1): void {
+    const shares = (this.#shares.get(uid) ?? 0) + change;
+    if (shares > 0) this.#shares.set(uid, shares);
+    else this.#shares.delete(uid);
+  }
+
+  /** How many blocks of a claim are shown. */
+  sharesOf(uid: string): number {
+    return this.#shares.get(uid) ?? 0;
   }
 
   #indexClaims(): void {

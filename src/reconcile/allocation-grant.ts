@@ -52,14 +52,25 @@ export const grantInDomain = async (parts: GrantParts): Promise<GrantResult> => 
       unsynced: [],
     });
     const grants = plan.grants.get(vpc) ?? [];
-    const isDone = plan.later.length === 0;
-    if (grants.length === 0) return { verdicts: plan.verdicts, granted: 0, isDone };
-    if ((await store.replaceDomain(grantedDomain(domain, grants))) === null) continue;
-    await make(parts, grants);
-    return { verdicts: plan.verdicts, granted: grants.length, isDone };
+    if (grants.length > 0) {
+      if ((await store.replaceDomain(grantedDomain(domain, grants))) === null) continue;
+      await make(parts, grants);
+    }
+    const verdicts = ledger === facts.ledger ? plan.verdicts : onlyGranted(plan.verdicts);
+    const isDone = plan.later.length === 0 && verdicts.size === plan.verdicts.size;
+    return { verdicts, granted: grants.length, isDone };
   }
   return NOT_YET;
 };
+
+/**
+ * What a list says is in the way may never be shown by the watch, and then its end would not be either: a claim that has
+ * to wait is told so by what the watch shows, whose changes ask it again.
+ */
+const onlyGranted = (
+  verdicts: ReadonlyMap<string, ClaimVerdict>,
+): ReadonlyMap<string, ClaimVerdict> =>
+  new Map([...verdicts].filter(([, { kind }]) => kind === "granted"));
 
 /** A ledger in which a grant after this revision can be planned; null: it is too early. */
 const readyLedger = async (parts: GrantParts, domain: NetworkDomain): Promise<Ledger | null> => {

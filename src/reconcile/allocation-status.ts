@@ -117,6 +117,10 @@ const said = (status: unknown, condition: unknown): string =>
     ...["status", "reason", "message", "observedGeneration"].map((name) => member(condition, name)),
   ]);
 
+/** Names of the blocks that a status speaks of. */
+export const blocksIn = (status: unknown): readonly string[] =>
+  listOf(member(status, "blocks")).filter((name) => typeof name === "string");
+
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
 const member = (value: unknown, name: string): unknown =>

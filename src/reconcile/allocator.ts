@@ -7,6 +7,7 @@
  */
 
 import { olderClaimFirst, type NetworkClaim } from "#src/model/allocation.ts";
+import { blockName } from "#src/model/allocation-name.ts";
 import { planClaim } from "#src/plan/allocation/claim-plan.ts";
 import { cleanedDomain, planRelease, type ReleasePlan } from "#src/plan/allocation/release-plan.ts";
 import { isRetryable } from "#src/plan/allocation/retry-plan.ts";
@@ -15,7 +16,7 @@ import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeObject } from "#src/ports/kube.ts";
 import { AllocationFacts, type AllocationItems } from "./allocation-facts.ts";
 import { grantInDomain } from "./allocation-grant.ts";
-import { planClaimStatus, type ClaimOutcome } from "./allocation-status.ts";
+import { blocksIn, heldAfter, planClaimStatus, type ClaimOutcome } from "./allocation-status.ts";
 import { AllocationStore } from "./allocation-store.ts";
 import { inParallel } from "./parallel-work.ts";
 
@@ -48,6 +49,8 @@ interface Answer {
   readonly claim: KubeObject;
   readonly outcome: ClaimOutcome;
   readonly epoch: string;
+  /** How many of its blocks were shown then; others may make more. */
+  readonly shares: number;
   /** Version of the object whose status was found right or was written. */
   checked: KubeObject | null;
 }
@@ -61,7 +64,7 @@ export class Allocator {
   readonly #store: AllocationStore;
   /** By UID. */
   readonly #answers = new Map<string, Answer>();
-  /** By VPC: since when its domain waits for blocks that are not shown. */
+  /** By `vpc NAME` and `claim UID`: since when it waits for blocks that are not shown. */
   readonly #waits = new Map<string, { readonly revision: string; readonly sinceMs: number }>();
   #report = emptyReport();
 
@@ -149,7 +152,11 @@ export class Allocator {
   /** Answers all claims that need no new block; the others by VPC, the oldest first. */
   #plan(): ReadonlyMap<string, readonly NetworkClaim[]> {
     const { ledger, claims } = this.facts;
-    for (const uid of this.#answers.keys()) if (!claims.has(uid)) this.#answers.delete(uid);
+    for (const uid of this.#answers.keys()) {
+      if (claims.has(uid)) continue;
+      this.#answers.delete(uid);
+      this.#waits.delete(`claim ${uid}`);
+    }
     const hungry: NetworkClaim[] = [];
     for (const [uid, { object, read }] of claims) {
       if (!this.#isOpen(uid, object)) continue;
@@ -174,6 +181,7 @@ export class Allocator {
     if (before.generation !== generation || before.deletionTimestamp !== deletionTimestamp) {
       return true;
     }
+    if (answer.shares !== this.facts.sharesOf(uid)) return true;
     return canImprove(answer.outcome) && answer.epoch !== this.#epochOf(object);
   }
 
@@ -186,7 +194,8 @@ export class Allocator {
     const object = this.facts.claims.get(uid)?.object;
     if (object === undefined) return;
     const epoch = this.#epochOf(object);
-    this.#answers.set(uid, { claim: object, outcome, epoch, checked: null });
+    const shares = this.facts.sharesOf(uid);
+    this.#answers.set(uid, { claim: object, outcome, epoch, shares, checked: null });
   }
 
   async #grant(vpc: string, claims: readonly NetworkClaim[]): Promise<void> {
@@ -199,21 +208,34 @@ export class Allocator {
         this.facts.sync(this.#options.items());
       },
       callsMax: this.#options.callsMax,
-      isPatient: (revision) => this.#isPatient(vpc, revision),
+      isPatient: (revision) => this.#isPatient(`vpc ${vpc}`, revision),
     });
     for (const [uid, verdict] of result.verdicts) this.#answer(uid, verdict);
     this.#tell({ granted: this.#report.granted + result.granted });
-    if (result.isDone) this.#waits.delete(vpc);
+    if (result.isDone) this.#waits.delete(`vpc ${vpc}`);
     else this.#tell({ againMs: this.#options.graceMs });
   }
 
   /** True while it is too early to do the work of others, or to distrust the watch. */
-  #isPatient(vpc: string, revision: string): boolean {
+  #isPatient(what: string, revision: string): boolean {
     const { clock, graceMs } = this.#options;
-    const wait = this.#waits.get(vpc);
+    const wait = this.#waits.get(what);
     if (wait?.revision === revision) return clock.nowMs() - wait.sinceMs < graceMs;
-    this.#waits.set(vpc, { revision, sinceMs: clock.nowMs() });
+    this.#waits.set(what, { revision, sinceMs: clock.nowMs() });
     return graceMs > 0;
+  }
+
+  /**
+   * True when the status names blocks that are not known here: another allocator has just made them, and the watch will
+   * show them. After the grace they are taken for lost.
+   */
+  #isBehind(uid: string, answer: Answer, object: KubeObject): boolean {
+    const known = new Set(heldAfter(answer.outcome).map(blockName));
+    const isKnown = blocksIn(object["status"]).every((name) => known.has(name));
+    const key = `claim ${uid}`;
+    if (!isKnown) return this.#isPatient(key, object.metadata.resourceVersion ?? "");
+    this.#waits.delete(key);
+    return false;
   }
 
   async #writeStatuses(): Promise<void> {
@@ -229,8 +251,9 @@ export class Allocator {
         previous: object["status"],
         nowMs: clock.wallMs(),
       });
-      if (isChanged) due.push({ object, answer, status });
-      else answer.checked = object;
+      if (!isChanged) answer.checked = object;
+      else if (this.#isBehind(uid, answer, object)) this.#tell({ againMs: this.#options.graceMs });
+      else due.push({ object, answer, status });
     }
     await inParallel(due, callsMax, async ({ object, answer, status }) => {
       const isWritten = await this.#store.writeStatus(object, status);

@@ -1,0 +1,366 @@
+/**
+ * Several allocators over one API server, interleaved at every call by a list of choices: calls that land late, answers
+ * that are lost, watches that lag, allocators that are killed anywhere and started again.
+ */
+
+import { FakeLog } from "#src/host/fake-log.ts";
+import { FakeKube } from "#src/host/kube/fake-kube.ts";
+import type { Cidr } from "#src/model/cidr.ts";
+import type { Clock } from "#src/ports/clock.ts";
+import type { Kube, KubeName, KubeResource } from "#src/ports/kube.ts";
+import {
+  NETWORK_BLOCKS,
+  NETWORK_CLAIMS,
+  NETWORK_DOMAINS,
+  NETWORK_POOLS,
+  SEED_NETWORKS,
+} from "#src/ports/kube-resource.ts";
+import type { AllocationItems } from "#src/reconcile/allocation-facts.ts";
+import { claimSample, poolSample, seedSample } from "#src/reconcile/allocation-samples.ts";
+import { Allocator } from "#src/reconcile/allocator.ts";
+import { brokenRule, unsettledRule, type AllocationObjects } from "./allocation-rules.ts";
+import type { Choices } from "./choices.ts";
+import { History, ScheduledKube, type Call } from "./scheduled-kube.ts";
+
+export interface AllocationWorldOptions {
+  readonly allocators: number;
+  /** What a planted bug makes of the API that an allocator sees. */
+  readonly spoil?: (kube: Kube, seen: () => AllocationItems) => Kube;
+}
+
+/** How a schedule ended. */
+export interface ScheduleResult {
+  /** Null: all rules held. */
+  readonly broken: string | null;
+  /** What happened, in order. */
+  readonly trace: readonly string[];
+}
+
+const KINDS = {
+  claims: NETWORK_CLAIMS,
+  blocks: NETWORK_BLOCKS,
+  domains: NETWORK_DOMAINS,
+  pools: NETWORK_POOLS,
+  seeds: SEED_NETWORKS,
+} as const;
+type Kind = keyof AllocationItems;
+const MOVING: readonly Kind[] = ["claims", "blocks", "domains"];
+
+/** Room for four /28; wishes are /27 and /28. */
+const POOL = "10.0.0.0/26" as Cidr;
+/** Small, and of mixed sizes, so that they meet. */
+const WISHES = [27, 28, "10.0.0.0/27", "10.0.0.16/28", "10.0.0.32/28", 28] as const;
+const NAMES = ["a", "b", "c"] as const;
+
+const EVENTS_MAX = 7;
+const STEPS_MAX = 70;
+const FAULTS_MAX = 2;
+/** An allocator that runs this often without an end never ends. */
+const SETTLE_ROUNDS_MAX = 12;
+
+interface Action {
+  readonly label: string;
+  readonly run: () => void | Promise<void>;
+}
+
+/** One allocator: what it sees, what it waits for. A restart makes another one of the same number. */
+class Instance {
+  readonly label: string;
+  readonly shown: Record<Kind, number>;
+  calls: Call[] = [];
+  isRunning = false;
+  readonly #allocator: Allocator;
+
+  constructor(options: {
+    readonly label: string;
+    readonly shown: Record<Kind, number>;
+    readonly histories: Readonly<Record<Kind, History>>;
+    readonly server: FakeKube;
+    readonly clock: Clock;
+    readonly graceMs: number;
+    readonly callsMax: number;
+    readonly spoil: NonNullable<AllocationWorldOptions["spoil"]>;
+    readonly onLanded: (resource: KubeResource) => void;
+  }) {
+    const { server, histories, clock, graceMs, callsMax, spoil, onLanded } = options;
+    this.label = options.label;
+    this.shown = options.shown;
+    const items = (): AllocationItems => ({
+      claims: histories.claims.at(this.shown.claims),
+      blocks: histories.blocks.at(this.shown.blocks),
+      domains: histories.domains.at(this.shown.domains),
+      pools: histories.pools.at(this.shown.pools),
+      seeds: histories.seeds.at(this.shown.seeds),
+    });
+    const park = (call: Call): void => void this.calls.push(call);
+    const kube = spoil(new ScheduledKube({ server, park, onLanded }), items);
+    this.#allocator = new Allocator({ kube, clock, graceMs, callsMax, items });
+  }
+
+  start(onBroken: (error: unknown) => void): void {
+    this.isRunning = true;
+    this.#allocator.pass().then(
+      () => {
+        this.isRunning = false;
+      },
+      (error: unknown) => {
+        this.isRunning = false;
+        onBroken(error);
+      },
+    );
+  }
+
+  /** Lets it run on until it waits for a call or has nothing more to do. */
+  async settle(): Promise<void> {
+    for (let ticks = 0; ticks < TICKS_MAX; ticks += 1) {
+      if (ticks >= TICKS_MIN && (this.calls.length > 0 || !this.isRunning)) return;
+      await null;
+    }
+    throw new Error(`${this.label} neither waits nor ends`);
+  }
+}
+
+const TICKS_MIN = 6;
+const TICKS_MAX = 10_000;
+
+export class AllocationWorld {
+  readonly #choices: Choices;
+  readonly #options: AllocationWorldOptions;
+  readonly #server: FakeKube;
+  readonly #histories: Readonly<Record<Kind, History>>;
+  readonly #instances: Instance[] = [];
+  /** Calls whose caller was killed, or told that there is no answer. */
+  #adrift: Call[] = [];
+  readonly #trace: string[] = [];
+  #broken: string | null = null;
+  #before: AllocationObjects = { claims: [], blocks: [] };
+  #events = 0;
+  #faults = 0;
+  #starts = 0;
+  #nowMs = 0;
+  #writes = 0;
+  readonly #clock: Clock = {
+    nowMs: () => this.#nowMs,
+    wallMs: () => Date.UTC(2026, 0, 1) + this.#nowMs,
+    after: () => () => undefined,
+  };
+
+  constructor(choices: Choices, options: AllocationWorldOptions) {
+    this.#choices = choices;
+    this.#options = options;
+    this.#server = new FakeKube({ clock: this.#clock, log: new FakeLog() });
+    for (const { resource, object } of [seedSample("eu-1"), poolSample("p", [POOL])]) {
+      this.#server.seed(resource, object);
+    }
+    const history = (kind: Kind): History => new History(this.#server, KINDS[kind]);
+    this.#histories = {
+      claims: history("claims"),
+      blocks: history("blocks"),
+      domains: history("domains"),
+      pools: history("pools"),
+      seeds: history("seeds"),
+    };
+    const graceMs = choices.pick(2) * 50;
+    const callsMax = 1 + choices.pick(2);
+    for (let at = 0; at < options.allocators; at += 1) {
+      this.#instances.push(this.#newInstance(graceMs, callsMax));
+    }
+    this.#restart = (at) => {
+      this.#instances[at] = this.#newInstance(graceMs, callsMax);
+    };
+  }
+
+  readonly #restart: (at: number) => void;
+
+  #newInstance(graceMs: number, callsMax: number): Instance {
+    this.#starts += 1;
+    const shown = { claims: 0, blocks: 0, domains: 0, pools: 0, seeds: 0 };
+    for (const kind of MOVING) shown[kind] = this.#histories[kind].newest;
+    return new Instance({
+      label: `#${this.#starts}`,
+      shown,
+      histories: this.#histories,
+      server: this.#server,
+      clock: this.#clock,
+      graceMs,
+      callsMax,
+      spoil: this.#options.spoil ?? ((kube) => kube),
+      onLanded: (resource) => {
+        this.#observe(resource);
+      },
+    });
+  }
+
+  /** Runs the whole schedule. */
+  async run(): Promise<ScheduleResult> {
+    for (let step = 0; step < STEPS_MAX && this.#broken === null; step += 1) {
+      const actions = this.#actions();
+      const action = actions[this.#choices.pick(actions.length)];
+      if (action === undefined) break;
+      await this.#do(action);
+    }
+    await this.#settle();
+    return { broken: this.#broken, trace: this.#trace };
+  }
+
+  async #do({ label, run }: Action): Promise<void> {
+    this.#trace.push(label);
+    this.#nowMs += 10;
+    await run();
+  }
+
+  /** All that may happen next; the plainest first. */
+  #actions(): Action[] {
+    const actions: Action[] = [];
+    for (const [at, instance] of this.#instances.entries()) {
+      if (!instance.isRunning) actions.push(this.#pass(instance));
+      for (const call of instance.calls) actions.push(this.#landing(instance, call));
+      for (const kind of MOVING) {
+        const lag = this.#histories[kind].newest - instance.shown[kind];
+        if (lag > 0) actions.push(this.#showing(instance, kind, lag));
+      }
+      if (instance.isRunning && this.#faults < FAULTS_MAX) actions.push(this.#kill(at, instance));
+      const [call] = instance.calls;
+      if (call !== undefined && this.#faults < FAULTS_MAX) actions.push(this.#loss(instance, call));
+    }
+    if (this.#events < EVENTS_MAX) actions.push(this.#event(), this.#event());
+    for (const call of this.#adrift) actions.push(this.#drifting(call));
+    return actions;
+  }
+
+  #pass(instance: Instance): Action {
+    return {
+      label: `${instance.label} begins a pass`,
+      run: () => {
+        instance.start((error) => {
+          this.#broken ??= `${instance.label} is broken: ${String(error)}`;
+        });
+        return instance.settle();
+      },
+    };
+  }
+
+  #landing(instance: Instance, call: Call): Action {
+    return {
+      label: `${instance.label} ${call.label}`,
+      run: async () => {
+        instance.calls = instance.calls.filter((one) => one !== call);
+        await call.land();
+        await instance.settle();
+      },
+    };
+  }
+
+  #showing(instance: Instance, kind: Kind, lag: number): Action {
+    return {
+      label: `${instance.label} is shown ${kind}`,
+      run: () => {
+        instance.shown[kind] += lag - this.#choices.pick(lag);
+      },
+    };
+  }
+
+  #kill(at: number, instance: Instance): Action {
+    return {
+      label: `${instance.label} is killed`,
+      run: () => {
+        this.#faults += 1;
+        this.#adrift.push(...instance.calls);
+        this.#restart(at);
+      },
+    };
+  }
+
+  #loss(instance: Instance, call: Call): Action {
+    return {
+      label: `${instance.label} hears nothing of ${call.label}`,
+      run: async () => {
+        this.#faults += 1;
+        instance.calls = instance.calls.filter((one) => one !== call);
+        this.#adrift.push(call);
+        call.lose();
+        await instance.settle();
+      },
+    };
+  }
+
+  #drifting(call: Call): Action {
+    return {
+      label: `late: ${call.label}`,
+      run: async () => {
+        this.#adrift = this.#adrift.filter((one) => one !== call);
+        if (this.#choices.pick(3) < 2) await call.land();
+      },
+    };
+  }
+
+  /** Somebody makes or deletes a claim; a name may come back with another wish. */
+  #event(): Action {
+    return {
+      label: "a person comes",
+      run: async () => {
+        this.#events += 1;
+        const name = NAMES[this.#choices.pick(NAMES.length)] ?? "a";
+        const key: KubeName = { namespace: `shoot--${name}`, name: "net" };
+        if (this.#server.peek(NETWORK_CLAIMS, key) === null) {
+          const nodes = WISHES[this.#choices.pick(WISHES.length)] ?? 28;
+          this.#trace.push(`  claim ${name} asks for ${nodes}`);
+          const { resource, object } = claimSample(name, { nodes });
+          this.#server.seed(resource, object);
+        } else {
+          this.#trace.push(`  claim ${name} is deleted`);
+          await this.#server.delete(NETWORK_CLAIMS, key);
+        }
+        this.#observe(NETWORK_CLAIMS);
+      },
+    };
+  }
+
+  /** Records what a write has changed, and judges it. */
+  #observe(resource: KubeResource): void {
+    const isWrite = this.#server.writes.length !== this.#writes;
+    this.#writes = this.#server.writes.length;
+    if (!isWrite && resource !== NETWORK_CLAIMS) return;
+    for (const kind of MOVING) if (KINDS[kind] === resource) this.#histories[kind].record();
+    if (resource === NETWORK_DOMAINS) return;
+    const now = this.#objects();
+    this.#broken ??= brokenRule(this.#before, now);
+    this.#before = now;
+  }
+
+  #objects(): AllocationObjects {
+    return {
+      claims: this.#server.peekAll(NETWORK_CLAIMS),
+      blocks: this.#server.peekAll(NETWORK_BLOCKS),
+    };
+  }
+
+  /** Without faults everything comes to rest, and then everything is as it should be. */
+  async #settle(): Promise<void> {
+    this.#trace.push("nothing disturbs any more");
+    for (const call of this.#adrift) await call.land();
+    this.#adrift = [];
+    for (let round = 0; round < SETTLE_ROUNDS_MAX && this.#broken === null; round += 1) {
+      const before = this.#server.writes.length;
+      for (const instance of this.#instances) await this.#finish(instance);
+      if (this.#broken !== null) return;
+      if (round > 0 && this.#server.writes.length === before) {
+        this.#broken = unsettledRule(this.#objects(), [POOL]);
+        return;
+      }
+    }
+    this.#broken ??= "it does not come to rest";
+  }
+
+  async #finish(instance: Instance): Promise<void> {
+    this.#nowMs += 1_000;
+    if (!instance.isRunning) await this.#do(this.#pass(instance));
+    while (instance.isRunning && this.#broken === null) {
+      for (const kind of MOVING) instance.shown[kind] = this.#histories[kind].newest;
+      const [call] = instance.calls;
+      if (call === undefined) await instance.settle();
+      else await this.#do(this.#landing(instance, call));
+    }
+    for (const kind of MOVING) instance.shown[kind] = this.#histories[kind].newest;
+  }
+}
