@@ -2,42 +2,32 @@
 
 use crate::allowed_ips::{assign, is_settled};
 use crate::event::{Code, Failure};
-use crate::ip_side::IpSide;
+use crate::inbound;
+use crate::ip_side::{self, IpSide, Side};
 use crate::lazy_noise::LazyNoise;
 use crate::noise::{Identity, Key};
 use crate::peer::{NewPeer, Peer};
 use crate::poll::Waker;
-use crate::refusals::{check, check_desired, socket_failure, tun_failure};
+use crate::refusals::{check, check_desired, socket_failure};
 use crate::shared::{OnEvent, Role, Shared};
 use crate::sockets::Pair;
-use crate::stack::{Forward, Stack};
+use crate::stack::Forward;
 use crate::stack_forward::ForwardOptions;
 use crate::stats::{Counters, DeviceStats, PathStats, Report};
 use crate::steering::{Steering, Target, pair_index};
 use crate::table::Table;
-use crate::tun::Tun;
 use crate::udp::UdpCounters;
 use crate::watched::{Use, Watched};
-use crate::{inbound, outbound, stack_run};
 use ip_network::IpNetwork;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
-
-/// Where inner packets come from and go to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// A TUN interface of this name.
-    Interface(String),
-    /// No interface: TCP/IP in this process, with these addresses.
-    Addresses(Vec<IpAddr>),
-}
 
 /// Who the device is; fixed for its life.
 pub struct Options {
@@ -90,12 +80,7 @@ impl Device {
     pub fn open(options: &Options, on_event: OnEvent) -> Result<Device, Failure> {
         check(options)?;
         let io = |e: io::Error| Failure::new(Code::Io, format!("opening the device failed: {e}"));
-        let ip_side = match &options.side {
-            Side::Interface(name) => {
-                IpSide::Tun(Tun::open(name, options.offload).map_err(|e| tun_failure(name, &e))?)
-            }
-            Side::Addresses(own) => IpSide::Stack(Stack::new(own, options.offload).map_err(io)?),
-        };
+        let ip_side = IpSide::open(&options.side, options.offload)?;
         let mut paths = Vec::new();
         for path in 0..options.paths {
             let port = if path == 0 { options.listen_port } else { 0 };
@@ -148,7 +133,7 @@ impl Device {
                 inbound::run(shared, watched, &tokens);
             })
             .map_err(io)?;
-        device.spawn("xylem-out", run_ip_side).map_err(io)?;
+        device.spawn("xylem-out", ip_side::run).map_err(io)?;
         Ok(device)
     }
 
@@ -384,13 +369,6 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-fn run_ip_side(shared: &Shared) {
-    match &shared.ip_side {
-        IpSide::Tun(tun) => outbound::run(shared, tun),
-        IpSide::Stack(stack) => stack_run::run(shared, stack),
     }
 }
 

@@ -1,6 +1,7 @@
 //! An open device in a namespace of its own for tests that throw bytes at it, and the far ends of its peers.
 
-use crate::device::{Desired, Device, Options, Side, WantedPeer, WantedTarget};
+use crate::device::{Desired, Device, Options, WantedPeer, WantedTarget};
+use crate::ip_side::Side;
 use crate::lazy_noise::LazyNoise;
 use crate::noise::{Identity, Noise, Opened, Sealed};
 use crate::peer::Peer;

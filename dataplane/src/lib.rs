@@ -28,6 +28,8 @@ mod stack_run;
 pub mod stack_stream;
 pub mod stack_streams;
 pub mod stack_wire;
+#[cfg(test)]
+mod stack_world_test;
 pub mod stats;
 pub mod steering;
 pub mod tun;

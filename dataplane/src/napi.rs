@@ -3,8 +3,9 @@
 #![allow(clippy::needless_pass_by_value)] // the macros of napi want it so
 #![cfg_attr(test, allow(dead_code))]
 
-use crate::device::{Desired, Device, Options, Side, WantedPeer, WantedTarget};
+use crate::device::{Desired, Device, Options, WantedPeer, WantedTarget};
 use crate::event::{Code, Event, Failure};
+use crate::ip_side::Side;
 use crate::memory::give_back;
 use crate::napi_forward::OpenForward;
 use crate::napi_shapes::{

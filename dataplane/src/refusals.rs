@@ -1,7 +1,8 @@
 //! What a device refuses, and the sentences that say why.
 
-use crate::device::{Desired, Options, Side};
+use crate::device::{Desired, Options};
 use crate::event::{Code, Failure};
+use crate::ip_side::Side;
 use crate::stack::ADDRESSES_MAX;
 use crate::tun::TunError;
 use std::collections::HashSet;

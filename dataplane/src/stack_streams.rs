@@ -365,7 +365,8 @@ impl Streams {
     }
 }
 
-fn instant(us: u64) -> Instant {
+/// smoltcp's form of a time.
+pub fn instant(us: u64) -> Instant {
     Instant::from_micros(i64::try_from(us).unwrap_or(i64::MAX))
 }
 
