@@ -166,8 +166,8 @@ const agentOf = (node: string, more: object = {}): KubeObject => ({
 });
 
 const install = async (kube: Kube): Promise<void> => {
-  await apply(kube, "seed/crds");
-  await apply(kube, "shoot/crds");
+  await apply(kube, "seed/schemas");
+  await apply(kube, "shoot/schemas");
   await eventually(() => kube.list(TUNNELS));
   await eventually(() => kube.list(TUNNEL_AGENTS));
   await eventually(() => kube.list(TUNNEL_GATEWAYS));

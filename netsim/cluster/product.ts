@@ -141,8 +141,8 @@ async function installObjects(
 ): Promise<void> {
   const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: tunnelNamespace } };
   await Promise.all([
-    applyFolders(seed.kubectl, ["charts/seed/crds"]),
-    applyFolders(shoot.kubectl, ["charts/shoot/crds", "charts/shoot/manifests"]),
+    applyFolders(seed.kubectl, ["charts/seed/schemas"]),
+    applyFolders(shoot.kubectl, ["charts/shoot/schemas", "charts/shoot/manifests"]),
     seed.kubectl.run(["apply", "-f", "-"], { input: JSON.stringify(namespace) }),
   ]);
   await Promise.all([
