@@ -233,7 +233,7 @@ const parseClaims = (
 };
 
 /** Fills in what an API server would. */
-const withDefaults = (object: unknown, uid: string): unknown => {
+export const withDefaults = (object: unknown, uid: string): unknown => {
   const metadata = metadataOf(object);
   if (metadata["name"] === undefined) return object;
   const { kind } = object as { kind?: unknown };

@@ -4,6 +4,7 @@ import { Command } from "commander";
 import { addCheck } from "./cidr-check.ts";
 import { addExplain } from "./cidr-explain.ts";
 import { addFree } from "./cidr-free.ts";
+import { addImport } from "./cidr-import.ts";
 import { addMap } from "./cidr-map.ts";
 import { addPlan } from "./cidr-plan.ts";
 import { realCidrWorld, type CidrWorld } from "./cidr-world.ts";
@@ -18,6 +19,7 @@ export const cidrCommand = (world: CidrWorld = realCidrWorld): Command => {
   addPlan(cidr, world);
   addFree(cidr, world);
   addExplain(cidr, world);
+  addImport(cidr, world);
   addMap(cidr, world);
   return cidr;
 };

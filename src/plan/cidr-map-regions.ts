@@ -11,7 +11,8 @@ import {
   type Cidr,
   type CidrParts,
 } from "#src/model/cidr.ts";
-import { bigintToIp, bitsOf, type Family, type IpAddress } from "#src/model/ip.ts";
+import { enclosingAll } from "#src/model/cidr-enclosing.ts";
+import { bigintToIp, type Family, type IpAddress } from "#src/model/ip.ts";
 import type { MapBlock } from "./cidr-map.ts";
 
 export type MapItem =
@@ -105,21 +106,6 @@ const regionOf = (blocks: readonly MapBlock[], pools: readonly Pool[]): MapRegio
     pools: namesOf(pools.filter((pool) => overlaps(pool.cidr, cidr))),
   };
 };
-
-/** The smallest block that holds all. */
-export const enclosingAll = (list: readonly CidrParts[]): CidrParts => {
-  const [first, ...rest] = list;
-  if (first === undefined) throw new Error("there is no block to enclose");
-  return rest.reduce((outer, inner) => {
-    const bits = bitsOf(outer.family);
-    const shared = Math.min(outer.length, inner.length, sharedBits(outer.base ^ inner.base, bits));
-    const hostBits = BigInt(bits - shared);
-    return { family: outer.family, base: (outer.base >> hostBits) << hostBits, length: shared };
-  }, first);
-};
-
-const sharedBits = (difference: bigint, bits: number): number =>
-  difference === 0n ? bits : bits - difference.toString(2).length;
 
 /** Addresses in the union of blocks that are in order: each is in the one before it, or after it. */
 const takenBy = (ordered: readonly CidrParts[]): bigint => {
