@@ -23,10 +23,9 @@ const fieldAt = (object: KubeObject, path: string): unknown =>
 /** True when the object is in the namespace and has every label and field that is asked for. */
 export const matchesSelectors = (object: KubeObject, options: KubeListOptions): boolean =>
   (options.namespace === undefined || object.metadata.namespace === options.namespace) &&
-  requirements(options.labelSelector).every(
-    ([name, value]) =>
-      value === null
-        ? object.metadata.labels?.[name] !== undefined
-        : object.metadata.labels?.[name] === value,
+  requirements(options.labelSelector).every(([name, value]) =>
+    value === null
+      ? object.metadata.labels?.[name] !== undefined
+      : object.metadata.labels?.[name] === value,
   ) &&
   requirements(options.fieldSelector).every(([path, value]) => fieldAt(object, path) === value);
