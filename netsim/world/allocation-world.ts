@@ -52,8 +52,9 @@ const POOL = "10.0.0.0/26" as Cidr;
 const WISHES = [27, 28, "10.0.0.0/27", "10.0.0.16/28", "10.0.0.32/28", 28] as const;
 const NAMES = ["a", "b", "c"] as const;
 
-const EVENTS_MAX = 7;
-const STEPS_MAX = 70;
+/** Two claims are there from the start. */
+const EVENTS_MAX = 5;
+const STEPS_MAX = 40;
 const FAULTS_MAX = 2;
 /** An allocator that runs this often without an end never ends. */
 const SETTLE_ROUNDS_MAX = 12;
@@ -193,6 +194,8 @@ export class AllocationWorld {
 
   /** Runs the whole schedule. */
   async run(): Promise<ScheduleResult> {
+    for (let claims = 0; claims < 2; claims += 1) await this.#do(this.#event());
+    for (const { shown } of this.#instances) shown.claims = this.#histories.claims.newest;
     for (let step = 0; step < STEPS_MAX && this.#broken === null; step += 1) {
       const actions = this.#actions();
       const action = actions[this.#choices.pick(actions.length)];
@@ -215,15 +218,13 @@ export class AllocationWorld {
     for (const [at, instance] of this.#instances.entries()) {
       if (!instance.isRunning) actions.push(this.#pass(instance));
       for (const call of instance.calls) actions.push(this.#landing(instance, call));
-      for (const kind of MOVING) {
-        const lag = this.#histories[kind].newest - instance.shown[kind];
-        if (lag > 0) actions.push(this.#showing(instance, kind, lag));
-      }
+      const lagging = MOVING.filter((kind) => this.#lagOf(instance, kind) > 0);
+      if (lagging.length > 0) actions.push(this.#showing(instance, lagging));
       if (instance.isRunning && this.#faults < FAULTS_MAX) actions.push(this.#kill(at, instance));
       const [call] = instance.calls;
       if (call !== undefined && this.#faults < FAULTS_MAX) actions.push(this.#loss(instance, call));
     }
-    if (this.#events < EVENTS_MAX) actions.push(this.#event(), this.#event());
+    if (this.#events < EVENTS_MAX) actions.push(this.#event());
     for (const call of this.#adrift) actions.push(this.#drifting(call));
     return actions;
   }
@@ -251,11 +252,20 @@ export class AllocationWorld {
     };
   }
 
-  #showing(instance: Instance, kind: Kind, lag: number): Action {
+  #lagOf(instance: Instance, kind: Kind): number {
+    return this.#histories[kind].newest - instance.shown[kind];
+  }
+
+  /** All that lags, or some of it. */
+  #showing(instance: Instance, lagging: readonly Kind[]): Action {
     return {
-      label: `${instance.label} is shown ${kind}`,
+      label: `${instance.label} is shown news`,
       run: () => {
-        instance.shown[kind] += lag - this.#choices.pick(lag);
+        const chosen = this.#choices.pick(lagging.length + 1);
+        for (const kind of chosen === 0 ? lagging : lagging.slice(chosen - 1, chosen)) {
+          const lag = this.#lagOf(instance, kind);
+          instance.shown[kind] += lag - this.#choices.pick(lag);
+        }
       },
     };
   }
