@@ -7,6 +7,12 @@ import { addLogLevel, wholeNumber } from "#src/host/options.ts";
 import type { CredentialsSource } from "#src/host/kube/credentials.ts";
 import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 import {
+  addAllocatorOptions,
+  type AllocatorFlags,
+  type AllocatorSettings,
+  readAllocatorOptions,
+} from "./allocator-options.ts";
+import {
   addInjectorOptions,
   type InjectorFlags,
   type InjectorSettings,
@@ -25,6 +31,8 @@ export interface ControllerConfig {
   readonly once: boolean;
   /** Null: nothing is injected. */
   readonly injector: InjectorSettings | null;
+  /** Null: no address ranges are allocated. */
+  readonly allocator: AllocatorSettings | null;
   readonly statusAddress: string;
   readonly statusPort: number;
   readonly logLevel: LogLevel;
@@ -35,7 +43,7 @@ export interface TunnelName {
   readonly name: string;
 }
 
-interface Flags extends InjectorFlags {
+interface Flags extends InjectorFlags, AllocatorFlags {
   readonly seedKubeconfig?: string;
   readonly shootKubeconfig?: string;
   readonly shootKubeconfigDir?: string;
@@ -80,7 +88,7 @@ export const readControllerConfig = (
       wholeNumber({ from: 0, to: 65_535 }),
       9448,
     );
-  const flags = addLogLevel(addInjectorOptions(command))
+  const flags = addLogLevel(addAllocatorOptions(addInjectorOptions(command)))
     .parse([...argv], { from: "user" })
     .opts<Flags>();
   if (flags.tunnel !== undefined && flags.namespace === undefined) {
@@ -95,6 +103,8 @@ export const readControllerConfig = (
   }
   const injector = readInjectorOptions(flags, process.env);
   if (!injector.ok) return command.error(`error: ${injector.problem}.`);
+  const allocator = readAllocatorOptions(flags);
+  if (!allocator.ok) return command.error(`error: ${allocator.problem}.`);
   return {
     seedCredentials:
       flags.seedKubeconfig === undefined
@@ -106,6 +116,7 @@ export const readControllerConfig = (
     tunnel: flags.tunnel,
     once: flags.once ?? false,
     injector: injector.value,
+    allocator: allocator.value,
     statusAddress: flags.statusAddress,
     statusPort: flags.statusPort,
     logLevel: flags.logLevel,

@@ -115,7 +115,7 @@ class Instance {
   async settle(): Promise<void> {
     for (let ticks = 0; ticks < TICKS_MAX; ticks += 1) {
       if (ticks >= TICKS_MIN && (this.calls.length > 0 || !this.isRunning)) return;
-      await null;
+      await Promise.resolve();
     }
     throw new Error(`${this.label} neither waits nor ends`);
   }
