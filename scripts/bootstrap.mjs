@@ -32,8 +32,12 @@ const packages = [
   ["prometheus", "prometheus"],
 ];
 
+/** What only measuring needs. */
+const benchPackages = [["iperf3", "iperf3"]];
+
 const usage = `usage: npm start -- [--once] [--json] [--no-install]
        npm test [-- PATTERN...]
+       npm run bench [-- --only NAME] [--json] [--list]
        npm run check
 
   --once        run the main job, print its result and stop (exit code 0 or 1)
@@ -115,8 +119,8 @@ const withoutDaemons = (install) => {
   }
 };
 
-const installPackages = (mayInstall) => {
-  const missing = packages.filter(([, proof]) => !has(proof)).map(([name]) => name);
+const installPackages = (wanted, mayInstall) => {
+  const missing = wanted.filter(([, proof]) => !has(proof)).map(([name]) => name);
   if (missing.length === 0) return;
   if (!mayInstall) {
     fail(
@@ -166,9 +170,9 @@ const runOrStop = async (argv) => {
   if (code !== 0) process.exit(code);
 };
 
-const prepareLab = async (mayInstall) => {
+const prepareLab = async (mayInstall, morePackages = []) => {
   checkRequirements();
-  installPackages(mayInstall);
+  installPackages([...packages, ...morePackages], mayInstall);
   installModules();
   await runOrStop(["dataplane/build.ts"]);
   await runOrStop(["scripts/bundle.ts"]);
@@ -185,7 +189,7 @@ const verbs = {
     return run(["scripts/test.ts", ...args.filter((arg) => arg !== "--no-install")]);
   },
   bench: async (args) => {
-    await prepareLab(!args.includes("--no-install"));
+    await prepareLab(!args.includes("--no-install"), benchPackages);
     return run(["netsim/bench/bench.ts", ...args.filter((arg) => arg !== "--no-install")]);
   },
   check: async () => {
