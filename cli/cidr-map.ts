@@ -8,6 +8,7 @@ import { planMap, type AddressMap } from "#src/plan/cidr-map.ts";
 import { mapSvg } from "#src/plan/cidr-map-svg.ts";
 import { mapText } from "#src/plan/cidr-map-text.ts";
 import type { CidrFacts } from "#src/plan/cidr-facts.ts";
+import { vpcsOf } from "#src/plan/cidr-free.ts";
 import { readSource } from "./cidr-source.ts";
 import {
   addSources,
@@ -94,10 +95,13 @@ const readMap = async (
   const source = isPlain ? null : await readSource(flags, world);
   if (source?.ok === false) return source;
   const facts = source === null ? NO_FACTS : source.value.facts;
-  const map = planMap({
-    facts: flags.vpc === undefined ? facts : onlyVpc(facts, flags.vpc),
-    ranges,
-  });
+  const { vpc } = flags;
+  const own = vpc === undefined ? facts : onlyVpc(facts, vpc);
+  if (vpc !== undefined && own.claims.length + own.blocks.length === 0) {
+    const known = vpcsOf(facts).join(", ") || "none";
+    return problem(`--vpc ${vpc}: nobody has anything in it (known VPCs: ${known})`);
+  }
+  const map = planMap({ facts: own, ranges });
   if (map.items.length === 0)
     return problem("there is nothing to draw: no SeedNetwork, NetworkClaim or NetworkBlock");
   return map.blocks.length > BLOCKS_MAX

@@ -51,6 +51,22 @@ const collisionInk = (span: Span, y: number): string => {
   );
 };
 
+/** A block that is not drawn to scale. */
+export const chipMarks = (
+  block: MapBlock,
+  box: Box & { readonly isCollision: boolean },
+): string[] => [
+  ...blockInk(block, box),
+  ...(box.isCollision
+    ? [
+        rect(
+          { ...box, y: box.y + 1, height: box.height - 2 },
+          `fill="none" stroke="${CONFLICT}" stroke-width="2.5"`,
+        ),
+      ]
+    : []),
+];
+
 interface Box extends Span {
   readonly y: number;
   readonly height: number;

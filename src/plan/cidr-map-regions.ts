@@ -4,7 +4,6 @@ import {
   cidrFromParts,
   cidrParts,
   compareParts,
-  knownCidr,
   overlaps,
   partsContain,
   sizeOfParts,
@@ -26,6 +25,15 @@ export type MapItem =
       /** Pools that this region is a part of, or that are in it. */
       readonly pools: readonly string[];
     }
+  /** Blocks so far apart that no scale shows them: a list in order. */
+  | {
+      readonly kind: "scattered";
+      readonly blocks: readonly MapBlock[];
+      /** From the first address of the first block to the last one of the last. */
+      readonly base: bigint;
+      readonly end: bigint;
+      readonly pools: readonly string[];
+    }
   /** Nobody has any of it; one stretch that the same pools hold. */
   | {
       readonly kind: "gap";
@@ -38,8 +46,12 @@ export type MapItem =
 
 export type MapRegion = MapItem & { readonly kind: "region" };
 
-/** More pictures than this are a list. */
+export type MapScatter = MapItem & { readonly kind: "scattered" };
+
+/** More pictures than this are not looked at. */
 const REGIONS_MAX = 12;
+/** Single blocks in a sequence that are listed, not drawn. */
+const CRUMBS_MIN = 3;
 /** A region with less than this part taken is cut in two, if there is something in both halves. */
 const EMPTINESS_MAX = 48n;
 /** Nothing larger is shown as one picture: the private ranges are far apart. */
@@ -50,29 +62,63 @@ interface Pool {
   readonly cidr: Cidr;
 }
 
-/** Regions and gaps in order, IPv4 first. Blocks must be in order. Space before the first and after the last is left out. */
+/** Regions and gaps in order, IPv4 first. Blocks must be in order. */
 export const mapItems = (blocks: readonly MapBlock[], pools: readonly Pool[]): MapItem[] =>
   ([4, 6] as const).flatMap((family) => {
     const own = blocks.filter(({ parts }) => parts.family === family);
     const ofFamily = pools.filter(({ cidr }) => cidrParts(cidr).family === family);
-    return withGaps(splitRegions(own, ofFamily), ofFamily);
+    return withGaps(sweepUp(splitRegions(own, ofFamily)), { family, pools: ofFamily });
   });
 
-/** Cuts the emptiest region first, until all are full enough or there are too many. */
+/** Cuts what is too empty until nothing is. */
 const splitRegions = (blocks: readonly MapBlock[], pools: readonly Pool[]): MapRegion[] => {
   if (blocks.length === 0) return [];
-  let regions = [regionOf(blocks, pools)];
-  while (regions.length < REGIONS_MAX) {
-    const worst = regions
-      .filter(isTooEmpty)
-      .reduce<MapRegion | null>(
-        (most, region) => (most === null || emptiness(region) > emptiness(most) ? region : most),
-        null,
-      );
-    if (worst === null) break;
-    regions = regions.flatMap((region) => (region === worst ? cut(region, pools) : [region]));
+  const done: MapRegion[] = [];
+  const open = [regionOf(blocks, pools)];
+  for (let region = open.pop(); region !== undefined; region = open.pop()) {
+    if (isTooEmpty(region)) open.push(...cut(region, pools).toReversed());
+    else done.push(region);
   }
-  return regions;
+  return done;
+};
+
+/** Joins neighbours of few blocks into lists: of one block, or of more where there are too many pictures. */
+const sweepUp = (regions: readonly MapRegion[]): (MapRegion | MapScatter)[] => {
+  for (let crumb = 1; ; crumb *= 4) {
+    const items = swept(regions, crumb);
+    if (items.length <= REGIONS_MAX || regions.every(({ blocks }) => blocks.length <= crumb)) {
+      return items;
+    }
+  }
+};
+
+const swept = (regions: readonly MapRegion[], crumb: number): (MapRegion | MapScatter)[] => {
+  const runs: MapRegion[][] = [];
+  for (const region of regions) {
+    const run = runs.at(-1);
+    const joins = [run?.[0], region].every(
+      (one) => one !== undefined && one.blocks.length <= crumb,
+    );
+    if (joins) run?.push(region);
+    else runs.push([region]);
+  }
+  return runs.flatMap((run): (MapRegion | MapScatter)[] =>
+    run.length < CRUMBS_MIN ? run : scatterOf(run),
+  );
+};
+
+const scatterOf = (run: readonly MapRegion[]): MapScatter[] => {
+  const [first, last] = [run[0], run.at(-1)];
+  if (first === undefined || last === undefined) return [];
+  return [
+    {
+      kind: "scattered",
+      blocks: run.flatMap(({ blocks }) => blocks),
+      base: first.parts.base,
+      end: last.parts.base + sizeOfParts(last.parts),
+      pools: [...new Set(run.flatMap(({ pools }) => pools))],
+    },
+  ];
 };
 
 const emptiness = ({ parts, taken }: MapRegion): bigint => sizeOfParts(parts) / taken;
@@ -124,22 +170,41 @@ const namesOf = (pools: readonly Pool[]): readonly string[] => [
 ];
 
 /** Free space between regions, and in pools before the first and after the last one. */
-const withGaps = (regions: readonly MapRegion[], pools: readonly Pool[]): MapItem[] => {
-  const [first] = regions;
-  const ranges = pools.map(({ cidr }) => knownCidr(cidr).parts);
-  const family = first?.parts.family ?? ranges[0]?.family;
-  if (family === undefined) return [];
-  const starts = [...ranges, ...regions.map(({ parts }) => parts)];
-  let at = starts.map(({ base }) => base).reduce((a, b) => (a < b ? a : b));
-  const end = starts
-    .map((parts) => parts.base + sizeOfParts(parts))
-    .reduce((a, b) => (a > b ? a : b));
-  const items: MapItem[] = [];
-  for (const region of regions) {
-    items.push(...gap({ family, from: at, to: region.parts.base, pools }), region);
-    at = region.parts.base + sizeOfParts(region.parts);
+const withGaps = (
+  items: readonly (MapRegion | MapScatter)[],
+  { family, pools }: { readonly family: Family; readonly pools: readonly Pool[] },
+): MapItem[] => {
+  const spans = [...items.map(spanOf), ...pools.map(({ cidr }) => spanOfParts(cidrParts(cidr)))];
+  if (spans.length === 0) return [];
+  let from = spans.map(({ base }) => base).reduce((a, b) => (a < b ? a : b));
+  const to = spans.map(({ end }) => end).reduce((a, b) => (a > b ? a : b));
+  const all: MapItem[] = [];
+  for (const item of items) {
+    const { base, end } = spanOf(item);
+    all.push(...gap({ family, from, to: base, pools }), item);
+    from = end;
   }
-  return [...items, ...gap({ family, from: at, to: end, pools })];
+  return [...all, ...gap({ family, from, to, pools })];
+};
+
+interface Span {
+  readonly base: bigint;
+  /** The first address that is no more in it. */
+  readonly end: bigint;
+}
+
+const spanOfParts = (parts: CidrParts): Span => ({
+  base: parts.base,
+  end: parts.base + sizeOfParts(parts),
+});
+
+const spanOf = (item: MapRegion | MapScatter): Span => {
+  switch (item.kind) {
+    case "region":
+      return spanOfParts(item.parts);
+    case "scattered":
+      return { base: item.base, end: item.end };
+  }
 };
 
 /** One item for each stretch that the same pools have. */

@@ -2,6 +2,7 @@
 
 import { cidrParts, sizeOfParts, type Cidr, type CidrParts } from "#src/model/cidr.ts";
 import { bitsOf, type Family } from "#src/model/ip.ts";
+import type { MapBlock } from "./cidr-map.ts";
 import type { LanedBlock } from "./cidr-map-lanes.ts";
 import type { MapRegion } from "./cidr-map-regions.ts";
 
@@ -92,3 +93,23 @@ const spanIn = (row: CidrParts) => {
 /** Exact to a thousandth of a pixel, for any size of addresses. */
 const pixel = (offset: bigint, size: bigint): number =>
   Number((offset * BigInt(STRIP_WIDTH) * 1000n) / size) / 1000;
+
+const CHIP_HEIGHT = 30;
+const CHARACTER = 6.1;
+
+/** Places boxes of equal size for blocks that are not drawn to scale; y is from the top of the first row. */
+export const chipBoxes = (blocks: readonly MapBlock[]) => {
+  const longest = Math.max(...blocks.map(({ cidr, owner }) => Math.max(cidr.length, owner.length)));
+  const columns = Math.max(1, Math.floor(STRIP_WIDTH / (longest * CHARACTER + 14)));
+  const width = STRIP_WIDTH / columns;
+  return {
+    height: Math.ceil(blocks.length / columns) * CHIP_HEIGHT,
+    boxes: blocks.map((block, at) => ({
+      block,
+      x: STRIP_X + (at % columns) * width,
+      y: Math.floor(at / columns) * CHIP_HEIGHT,
+      width: width - 2,
+      height: CHIP_HEIGHT,
+    })),
+  };
+};

@@ -3,11 +3,18 @@
 import { bigintToIp } from "#src/model/ip.ts";
 import type { AddressMap, MapUse } from "./cidr-map.ts";
 import { lanesOf } from "./cidr-map-lanes.ts";
-import type { MapItem, MapRegion } from "./cidr-map-regions.ts";
-import { STRIP_X, stripRows, WIDTH, type StripRow } from "./cidr-map-strip.ts";
-import { sizeOfParts } from "#src/model/cidr.ts";
+import type { MapItem, MapRegion, MapScatter } from "./cidr-map-regions.ts";
+import { chipBoxes, STRIP_X, stripRows, WIDTH, type StripRow } from "./cidr-map-strip.ts";
+import { overlaps, sizeOfParts } from "#src/model/cidr.ts";
 import { countText, percentText } from "./cidr-map-words.ts";
-import { blockMarks, COLLISION_HEIGHT, COLOURS, CONFLICT, type Shape } from "./cidr-map-marks.ts";
+import {
+  blockMarks,
+  chipMarks,
+  COLLISION_HEIGHT,
+  COLOURS,
+  CONFLICT,
+  type Shape,
+} from "./cidr-map-marks.ts";
 import { escaped, text, wrapped } from "./cidr-map-ink.ts";
 
 const MARGIN = 24;
@@ -102,6 +109,8 @@ const itemShape = (item: MapItem, map: AddressMap): Shape => {
       return gapShape(item, map);
     case "region":
       return regionShape(item, map);
+    case "scattered":
+      return scatterShape(item, map);
   }
 };
 
@@ -140,6 +149,27 @@ const regionShape = (region: MapRegion, map: AddressMap): Shape => {
         }),
       ];
     },
+  };
+};
+
+/** Boxes of one size in order, as many in a row as their names allow. */
+const scatterShape = ({ blocks, pools }: MapScatter, map: AddressMap): Shape => {
+  const boxes = chipBoxes(blocks);
+  const where =
+    pools.length === 0 ? "" : `, ${pools.length === 1 ? "pool" : "pools"} ${pools.join(", ")}`;
+  const title = `${blocks.length} blocks far apart, not to scale${where}`;
+  return {
+    height: 26 + boxes.height + 12,
+    draw: (y) => [
+      text({ x: MARGIN, y: y + 16, size: 13, weight: "bold" }, title),
+      ...boxes.boxes.flatMap((box) =>
+        chipMarks(box.block, {
+          ...box,
+          y: y + 26 + box.y,
+          isCollision: map.collisions.some(({ cidr }) => overlaps(cidr, box.block.cidr)),
+        }),
+      ),
+    ],
   };
 };
 

@@ -1,10 +1,10 @@
 /** Draws an address map with plain characters, as wide as a terminal. */
 
-import { sizeOfParts } from "#src/model/cidr.ts";
+import { overlaps, sizeOfParts } from "#src/model/cidr.ts";
 import { bigintToIp, type Family } from "#src/model/ip.ts";
 import type { AddressMap, MapBlock, MapUse } from "./cidr-map.ts";
 import { gridOf, type MapCell } from "./cidr-map-cells.ts";
-import type { MapItem, MapRegion } from "./cidr-map-regions.ts";
+import type { MapItem, MapRegion, MapScatter } from "./cidr-map-regions.ts";
 import { countText, percentText } from "./cidr-map-words.ts";
 
 export interface MapTextOptions {
@@ -44,14 +44,14 @@ export const mapText = (map: AddressMap, options: MapTextOptions): string => {
   const width = Math.min(Math.max(options.width, WIDTH_MIN), WIDTH_MAX);
   const isListed = options.listsAll || map.blocks.length <= LISTED_BLOCKS_MAX;
   const parts = [
-    legend(map),
+    legend(map, width),
     ...map.items.map((item) => itemText(item, { map, width, isListed })),
     collisionsText(map),
   ];
   return parts.filter((part) => part !== "").join("\n\n");
 };
 
-const legend = (map: AddressMap): string => {
+const legend = (map: AddressMap, width: number): string => {
   const uses = (Object.keys(LETTERS) as MapUse[]).filter((use) =>
     map.blocks.some((block) => block.use === use),
   );
@@ -62,7 +62,14 @@ const legend = (map: AddressMap): string => {
     ...(map.pools.length > 0 ? [". free in a pool", "- free elsewhere"] : [". free"]),
     "! collision",
   ];
-  return words.join("   ");
+  const lines: string[] = [];
+  for (const word of words) {
+    const line = lines.at(-1);
+    const longer = `${line ?? ""}   ${word}`;
+    if (line === undefined || longer.length > width) lines.push(word);
+    else lines.splice(-1, 1, longer);
+  }
+  return lines.join("\n");
 };
 
 interface Drawing {
@@ -82,6 +89,8 @@ const itemText = (item: MapItem, drawing: Drawing): string => {
         : "in no pool";
       return `... ${first} - ${last} ${what}`;
     }
+    case "scattered":
+      return scatterText(item, drawing);
     case "region":
       return item.blocks.length === 1 ? blocksText(item) : regionText(item, drawing);
   }
@@ -89,6 +98,19 @@ const itemText = (item: MapItem, drawing: Drawing): string => {
 
 const poolsText = (pools: readonly string[]): string =>
   pools.length === 0 ? "" : ` (${pools.length === 1 ? "pool" : "pools"} ${pools.join(", ")})`;
+
+const UNLISTED_BLOCKS_SHOWN = 5;
+
+const scatterText = ({ blocks, pools }: MapScatter, { isListed, map }: Drawing): string => {
+  const shown = isListed ? blocks : blocks.slice(0, UNLISTED_BLOCKS_SHOWN);
+  const wide = Math.max(...shown.map(({ cidr }) => cidr.length));
+  const more = blocks.length - shown.length;
+  return [
+    `${blocks.length} blocks far apart${poolsText(pools)}`,
+    ...shown.map((block) => `  ${block.cidr.padEnd(wide)}  ${markedText(block, map)}`),
+    ...(more > 0 ? [`  and ${more} more: --list lists them`] : []),
+  ].join("\n");
+};
 
 /** What has no need of a picture. */
 const blocksText = ({ cidr, blocks, pools }: MapRegion): string =>
@@ -119,7 +141,7 @@ const regionText = (region: MapRegion, drawing: Drawing): string => {
   return [
     `${head.join(", ")}${poolsText(region.pools)}`,
     ...elided(rows),
-    ...(isListed ? listText(region) : []),
+    ...(isListed ? listText(region, map) : []),
   ].join("\n");
 };
 
@@ -156,7 +178,7 @@ const cellText = (cell: MapCell, map: AddressMap): string => {
 };
 
 /** All blocks in order, nested ones indented, with the free space between. */
-const listText = (region: MapRegion): string[] => {
+const listText = (region: MapRegion, map: AddressMap): string[] => {
   const { parts } = region;
   const rows: { range: string; what: string }[] = [];
   const around: bigint[] = [];
@@ -165,7 +187,10 @@ const listText = (region: MapRegion): string[] => {
     const end = block.parts.base + sizeOfParts(block.parts);
     while (around.length > 0 && (around.at(-1) ?? 0n) <= block.parts.base) around.pop();
     if (around.length === 0) rows.push(...freeRow({ from: at, to: block.parts.base, region }));
-    rows.push({ range: `${"  ".repeat(around.length)}${block.cidr}`, what: blockText(block) });
+    rows.push({
+      range: `${"  ".repeat(around.length)}${block.cidr}`,
+      what: markedText(block, map),
+    });
     around.push(end);
     if (end > at) at = end;
   }
@@ -185,6 +210,11 @@ const freeRow = (span: {
   const range = `${bigintToIp(from, family)} - ${bigintToIp(to - 1n, family)}`;
   return [{ range, what: `free: ${countText(to - from)} addresses` }];
 };
+
+const markedText = (block: MapBlock, { collisions }: AddressMap): string =>
+  collisions.some(({ cidr }) => overlaps(cidr, block.cidr))
+    ? `${blockText(block)}  ! collision`
+    : blockText(block);
 
 const blockText = (block: MapBlock): string => {
   const more = block.holders > 1 ? ` and ${block.holders - 1} more` : "";
