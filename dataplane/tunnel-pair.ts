@@ -340,7 +340,7 @@ export class TunnelPair {
 
   ping(side: Side, to: string, count: number): PingResult {
     return pingResult(
-      this.run(side, ["busybox", "ping", "-c", `${count}`, "-i", "0.05", "-W", "2", to]).stdout,
+      this.run(side, ["ping", "-n", "-c", `${count}`, "-i", "0.05", "-W", "2", to]).stdout,
     );
   }
 
@@ -355,14 +355,7 @@ export class TunnelPair {
     to: string,
     args: readonly string[],
   ): { isDone(): boolean; done: Promise<PingResult> } {
-    const command = [
-      `--net=/run/netns/${this.namespaces[side]}`,
-      "busybox",
-      "ping",
-      "-q",
-      ...args,
-      to,
-    ];
+    const command = [`--net=/run/netns/${this.namespaces[side]}`, "ping", "-n", "-q", ...args, to];
     const child = spawn("nsenter", command, { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
