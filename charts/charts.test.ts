@@ -133,7 +133,7 @@ for (const { chart, value, field } of BAD) {
 
 void t.test("rights in the chart are those of the plain manifests, in its namespace", async (t) => {
   for (const [chart, values] of [
-    ["seed", { injector: { recreateStalePods: true } }],
+    ["seed", { injector: { recreateStalePods: true }, allocator: { api: { enabled: true } } }],
     ["shoot", {}],
   ] as const) {
     const made = byKey(await rendered(chart, values));
