@@ -20,7 +20,7 @@ import { escaped, text, wrapped } from "./cidr-map-ink.ts";
 const MARGIN = 24;
 const SHOWN_COLLISIONS_MAX = 20;
 /** Characters of a line at the bottom: 12 px monospace is about 7.2 px wide. */
-const SENTENCE_CHARS = 158;
+const SENTENCE_CHARS = 154;
 
 const USE_WORDS: Record<MapUse, string> = {
   nodes: "nodes",
