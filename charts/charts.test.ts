@@ -151,11 +151,11 @@ void t.test("rights are only given for what is switched on", async (t) => {
     objects
       .filter(({ kind }) => /^(Cluster)?Role$/u.test(kind))
       .map(({ metadata }) => metadata.name);
-  t.strictSame(names(await rendered("seed", { injector: { enabled: false } })), [
-    "xylem-seed-controller",
-  ]);
+  const off = { injector: { enabled: false }, allocator: { enabled: false } };
+  t.strictSame(names(await rendered("seed", off)), ["xylem-seed-controller"]);
   t.strictSame(names(await rendered("seed")), [
     "xylem-seed-controller",
+    "xylem-seed-allocator",
     "xylem-seed-injector",
     "xylem-seed-injector",
   ]);
@@ -200,9 +200,11 @@ void t.test("the programs understand the arguments that the charts give them", a
       const config = readAgentConfig(args, "0");
       t.match(config, { keyFile: "/var/lib/xylem/agent.key", node: "192.0.2.1" });
     } else {
-      const { injector } = readControllerConfig(args, "0");
+      const { injector, allocator } = readControllerConfig(args, "0");
       t.equal(injector === null, file.includes("least"));
+      t.equal(allocator === null, file.includes("least"));
       if (file.includes("all")) {
+        t.match(allocator?.api, { address: "192.0.2.1", port: 19450 });
         t.match(injector, {
           mayRecreate: true,
           port: 19449,
