@@ -16,6 +16,8 @@ import { measureManyGateways } from "./many-gateways.ts";
 import { type Failure, jsonOf, type Row, tableOf } from "./report.ts";
 
 const crowdSize = 1000;
+/** Characters of an error: a command that failed may have said a lot. */
+const errorMax = 600;
 
 interface Benchmark {
   readonly name: string;
@@ -96,9 +98,11 @@ const attempt = async (
 ): Promise<void> => {
   say(`== ${name}`);
   try {
-    found.rows.push(...(await measure()));
+    const rows = await measure();
+    for (const { figure, xylem, unit } of rows) say(`${figure}: ${xylem} ${unit}`.trimEnd());
+    found.rows.push(...rows);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = (error instanceof Error ? error.message : String(error)).slice(0, errorMax);
     found.failures.push({ name, error: message });
     say(`${name}: ${message}`);
   }
