@@ -1,7 +1,11 @@
-/** Bundles each program into one ESM file with a source map under dist/, as an image or a node carries it. */
+/**
+ * Bundles each program into one ESM file with a source map under dist/ (or the folder given), as an image or a node
+ * carries it: no node_modules. Beside it lies netlink.node; `#dataplane` is left to the package.json around it.
+ */
 
-import { existsSync, mkdirSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, renameSync } from "node:fs";
 import { builtinModules } from "node:module";
+import { join } from "node:path";
 import { build, type Plugin } from "esbuild";
 
 const programs = {
@@ -13,7 +17,9 @@ const programs = {
 
 /** CommonJS dependencies ask for `require`, which an ES module has to make for itself. */
 const banner =
-  "import { createRequire as xylemCreateRequire } from 'node:module'; const require = xylemCreateRequire(import.meta.url);";
+  "import { createRequire as xylemCreateRequire } from 'node:module'; const require = xylemCreateRequire(import.meta.url), xylemRequire = require, __dirname = import.meta.dirname;";
+
+const outdir = process.argv[2] ?? "dist";
 
 const builtins = new Set(builtinModules);
 
@@ -49,22 +55,47 @@ const withoutTracing: Plugin = {
   },
 };
 
-mkdirSync("dist", { recursive: true });
+/** node-gyp-build looks for the native part of `netlink` in folders around its source; here it lies beside the bundle. */
+const nativeBeside: Plugin = {
+  name: "native-beside",
+  setup: (bundler) => {
+    bundler.onResolve({ filter: /^node-gyp-build$/ }, ({ path }) => ({
+      path,
+      namespace: "native",
+    }));
+    bundler.onLoad({ filter: /.*/, namespace: "native" }, () => ({
+      contents: "module.exports = () => xylemRequire('./netlink.node');",
+    }));
+  },
+};
+
+/** In one step: a program that starts meanwhile reads the old file or the new one. */
+const placeNative = (): void => {
+  const file = join(outdir, "netlink.node");
+  copyFileSync(
+    `node_modules/netlink/prebuilds/linux-${process.arch}/node.napi.node`,
+    `${file}.new`,
+  );
+  renameSync(`${file}.new`, file);
+};
+
+mkdirSync(outdir, { recursive: true });
+placeNative();
 const entryPoints = Object.fromEntries(
   Object.entries(programs).filter(([, file]) => existsSync(file)),
 );
 await build({
   entryPoints,
-  outdir: "dist",
+  outdir,
   bundle: true,
   platform: "node",
   format: "esm",
   target: "node24",
   sourcemap: true,
   minifyWhitespace: true,
-  external: ["#dataplane", "netlink"],
+  external: ["#dataplane"],
   banner: { js: banner },
-  plugins: [lazyBuiltins, withoutTracing],
+  plugins: [lazyBuiltins, withoutTracing, nativeBeside],
   logLevel: "warning",
 });
-process.stderr.write(`xylem: bundled ${Object.keys(entryPoints).join(", ")} into dist/\n`);
+process.stderr.write(`xylem: bundled ${Object.keys(entryPoints).join(", ")} into ${outdir}/\n`);

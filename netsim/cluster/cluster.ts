@@ -5,9 +5,9 @@ import { join } from "node:path";
 import type { Lab } from "#netsim/lab/lab.ts";
 import { enterNamespace } from "#netsim/lab/namespace.ts";
 import type { Machine } from "#netsim/lab/machine.ts";
+import { baseLayer, writeImage } from "../../scripts/oci-archive.ts";
 import { basicControllers, startControlPlane, workloadControllers } from "./control-plane.ts";
 import type { ControlPlane } from "./control-plane.ts";
-import { writeImage } from "./image.ts";
 import type { Kubectl } from "./kubectl.ts";
 import { Nodes } from "./nodes.ts";
 import { openKeys } from "./pki.ts";
@@ -231,13 +231,12 @@ async function writeImages({ lab, programs, folder }: Context): Promise<readonly
     writeImage(pause, {
       name: workload.pauseImage,
       entrypoint: ["/bin/labpod", "pause"],
-      files: labpod,
+      layers: [baseLayer, { files: labpod }],
     }),
     writeImage(pod, {
       name: workload.podImage,
       entrypoint: ["/bin/labpod"],
-      files: { ...labpod, "bin/busybox": "/bin/busybox" },
-      links,
+      layers: [baseLayer, { files: { ...labpod, "bin/busybox": "/bin/busybox" }, links }],
     }),
   ]);
   return [pause, pod];
