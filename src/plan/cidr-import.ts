@@ -71,7 +71,7 @@ export const claimsOf = (shoot: {
 export const vpcOfNetwork = (network: string): string | null => {
   const label = network
     .toLowerCase()
-    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/[^-a-z0-9]+/g, "-")
     .slice(0, 63)
     .replace(/^-+|-+$/g, "");
   return label === "" ? null : label;

@@ -26,6 +26,18 @@ export interface RuleAnswer {
 /** Judges two ranges; null: they have no address in common. */
 export const ruleBetween = (a: RuledPlace, b: RuledPlace): RuleAnswer | null => {
   if (!overlaps(a.place.cidr, b.place.cidr)) return null;
+  const { verdict, say } = judge(a, b);
+  return { verdict, sentence: say() };
+};
+
+/** A verdict whose sentence is only made when somebody wants it: most overlaps of many are allowed. */
+interface Judgement {
+  readonly verdict: RuleVerdict;
+  readonly say: () => string;
+}
+
+/** Judges two ranges that overlap. */
+const judge = (a: RuledPlace, b: RuledPlace): Judgement => {
   if (a.isPool === true || b.isPool === true) {
     return allowed(a, b, "a pool may hold it: what is taken is passed over when blocks are cut");
   }
@@ -55,7 +67,7 @@ const rank = ({ party }: Place): number => {
   }
 };
 
-const ruleOfClaim = (asked: RuledPlace, other: RuledPlace): RuleAnswer => {
+const ruleOfClaim = (asked: RuledPlace, other: RuledPlace): Judgement => {
   const { party } = other.place;
   switch (party.kind) {
     case "claim":
@@ -79,7 +91,8 @@ const ruleOfClaim = (asked: RuledPlace, other: RuledPlace): RuleAnswer => {
       if (!asked.isAdopted || !isClusterRange) return forbidden(asked, other);
       return {
         verdict: "bridged",
-        sentence: `${overlapText(asked, other)}; the claim is of an adopted cluster, so it may, with an address map or in proxy mode`,
+        say: () =>
+          `${overlapText(asked, other)}; the claim is of an adopted cluster, so it may, with an address map or in proxy mode`,
       };
     }
     case "reserved":
@@ -93,7 +106,7 @@ const ruleOfClaim = (asked: RuledPlace, other: RuledPlace): RuleAnswer => {
   }
 };
 
-const ruleOfSeed = (asked: RuledPlace, other: RuledPlace): RuleAnswer => {
+const ruleOfSeed = (asked: RuledPlace, other: RuledPlace): Judgement => {
   const { party } = other.place;
   switch (party.kind) {
     case "claim":
@@ -115,7 +128,7 @@ const ruleOfSeed = (asked: RuledPlace, other: RuledPlace): RuleAnswer => {
   }
 };
 
-const ruleOfRange = (asked: RuledPlace, other: RuledPlace): RuleAnswer =>
+const ruleOfRange = (asked: RuledPlace, other: RuledPlace): Judgement =>
   other.place.party.kind === "reserved"
     ? forbidden(asked, other)
     : depends(
@@ -127,25 +140,26 @@ const ruleOfRange = (asked: RuledPlace, other: RuledPlace): RuleAnswer =>
 const overlapText = (a: RuledPlace, b: RuledPlace): string =>
   explainOverlap(a.place, b.place) ?? `${describePlace(a.place)}, ${describePlace(b.place)}`;
 
-const allowed = (a: RuledPlace, b: RuledPlace, rule: string): RuleAnswer => ({
+const allowed = (a: RuledPlace, b: RuledPlace, rule: string): Judgement => ({
   verdict: "allowed",
-  sentence: `${overlapText(a, b)}; ${rule}`,
+  say: () => `${overlapText(a, b)}; ${rule}`,
 });
 
-const depends = (a: RuledPlace, b: RuledPlace, rule: string): RuleAnswer => ({
+const depends = (a: RuledPlace, b: RuledPlace, rule: string): Judgement => ({
   verdict: "depends",
-  sentence: `${overlapText(a, b)}; ${rule}`,
+  say: () => `${overlapText(a, b)}; ${rule}`,
 });
 
-const forbidden = (asked: RuledPlace, other: RuledPlace): RuleAnswer => ({
+const forbidden = (asked: RuledPlace, other: RuledPlace): Judgement => ({
   verdict: "forbidden",
-  sentence: refusalSentence({
-    kind: "overlap",
-    asked: asked.place,
-    other: other.place,
-    vpc: asked.vpc ?? other.vpc ?? "",
-    wouldFit: null,
-  }),
+  say: () =>
+    refusalSentence({
+      kind: "overlap",
+      asked: asked.place,
+      other: other.place,
+      vpc: asked.vpc ?? other.vpc ?? "",
+      wouldFit: null,
+    }),
 });
 
 /** The reserved range that a place overlaps, as a place of its own; null: none. */
@@ -174,42 +188,91 @@ export interface Collision {
 const COLLISIONS_MAX = 1000;
 
 /**
- * Everything that is forbidden or needs a bridge (or, with `withDepends`, that may be forbidden) among many ranges, in
- * their order, at most 1,000.
+ * Everything that is forbidden or needs a bridge (or, with `withDepends`, that may be forbidden) among many ranges:
+ * seeds with what is reserved, then claims, then ranges that nobody has; at most 1,000.
  */
 export const findCollisions = (
   places: readonly RuledPlace[],
   options: { readonly withDepends: boolean },
 ): { readonly found: readonly Collision[]; readonly isCut: boolean } => {
   const found: Collision[] = [];
-  const index = new CidrIndex<RuledPlace>();
+  const rivals = new Rivals();
   let looked = 0;
-  for (const place of places) {
-    const reserved = reservedPlace(place);
-    const rivals = reserved === null ? [] : [reserved];
-    for (const other of chain(rivals, index, place)) {
+  for (const place of places.toSorted((a, b) => turn(a) - turn(b))) {
+    for (const other of rivals.of(place)) {
       looked += 1;
-      const answer = ruleBetween(place, other);
-      if (answer !== null && isCollision(answer.verdict, options)) {
-        found.push({ a: place, b: other, ...answer });
+      const { verdict, say } = judge(place, other);
+      if (isCollision(verdict, options)) {
+        found.push({ a: place, b: other, verdict, sentence: say() });
       }
       if (found.length === COLLISIONS_MAX || looked > LOOKS_MAX) return { found, isCut: true };
     }
-    index.add(place.place.cidr, place);
+    rivals.add(place);
   }
   return { found, isCut: false };
 };
 
-/** Allowed overlaps are looked at too; ten thousand equal ranges have fifty million pairs. */
-const LOOKS_MAX = 2_000_000;
+/** Ranges and pools come last, because they are compared with all that somebody has. */
+const turn = ({ place: { party } }: RuledPlace): number => {
+  switch (party.kind) {
+    case "reserved":
+    case "seed":
+      return 0;
+    case "claim":
+      return 1;
+    case "range":
+      return 2;
+  }
+};
 
-function* chain(
-  first: readonly RuledPlace[],
-  index: CidrIndex<RuledPlace>,
-  { place }: RuledPlace,
-): Generator<RuledPlace> {
-  yield* first;
-  for (const { holder } of index.overlapping(place.cidr)) yield holder;
+/** Most overlaps that are looked at are collisions; this stands against the rest. */
+const LOOKS_MAX = 1_000_000;
+
+/** Who may be in a place's way: two claims of different VPCs, and two seeds, never are. */
+class Rivals {
+  readonly #seeds = new CidrIndex<RuledPlace>();
+  readonly #vpcs = new Map<string | null, CidrIndex<RuledPlace>>();
+  readonly #ranges = new CidrIndex<RuledPlace>();
+
+  add(place: RuledPlace): void {
+    this.#home(place).add(place.place.cidr, place);
+  }
+
+  /** Walks what overlaps it, the reserved range first. */
+  *of(place: RuledPlace): Generator<RuledPlace> {
+    const reserved = reservedPlace(place);
+    if (reserved !== null) yield reserved;
+    for (const index of this.#indexes(place)) {
+      for (const { holder } of index.overlapping(place.place.cidr)) yield holder;
+    }
+  }
+
+  #home(place: RuledPlace): CidrIndex<RuledPlace> {
+    switch (place.place.party.kind) {
+      case "reserved":
+      case "seed":
+        return this.#seeds;
+      case "claim": {
+        const index = this.#vpcs.get(place.vpc) ?? new CidrIndex<RuledPlace>();
+        this.#vpcs.set(place.vpc, index);
+        return index;
+      }
+      case "range":
+        return this.#ranges;
+    }
+  }
+
+  #indexes(place: RuledPlace): readonly CidrIndex<RuledPlace>[] {
+    switch (place.place.party.kind) {
+      case "reserved":
+      case "seed":
+        return [];
+      case "claim":
+        return [this.#seeds, this.#home(place)];
+      case "range":
+        return [this.#seeds, ...this.#vpcs.values(), this.#ranges];
+    }
+  }
 }
 
 const isCollision = (
