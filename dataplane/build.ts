@@ -69,9 +69,9 @@ const build = (): void => {
   }
   place(join(target, "release", "libxylem_dataplane.so"), built);
   const seconds = ((Date.now() - started) / 1000).toFixed(0);
-  process.stdout.write(`dataplane: built ${id} in ${seconds} s\n`);
+  process.stderr.write(`dataplane: built ${id} in ${seconds} s\n`);
 };
 
-if (existsSync(built)) process.stdout.write(`dataplane: ${id} is built already\n`);
+if (existsSync(built)) process.stderr.write(`dataplane: ${id} is built already\n`);
 else build();
 place(built, output);
