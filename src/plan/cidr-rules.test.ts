@@ -4,8 +4,9 @@ import fc from "fast-check";
 import t from "tap";
 import { RANGE_KINDS, SEED_USES, type RangeKind, type SeedUse } from "#src/model/allocation.ts";
 import { cidrFromParts, overlaps, type Cidr } from "#src/model/cidr.ts";
-import { cidr } from "./allocation/claim-samples.ts";
-import type { RuledPlace } from "./cidr-facts.ts";
+import { cidr, claimOf, heldBlock, seedOf } from "./allocation/claim-samples.ts";
+import { dryRun } from "./cidr-dry-run.ts";
+import { claimPlaces, seedPlaces, type CidrFacts, type RuledPlace } from "./cidr-facts.ts";
 import { relate } from "./cidr-relation.ts";
 import { findCollisions, ruleBetween, type RuleVerdict } from "./cidr-rules.ts";
 
@@ -166,6 +167,51 @@ void t.test("A27 reserved ranges collide with everything but what a seed sets as
   t.equal(found(range(loopback)), 1);
   t.equal(found(seed("eu-1", "reserved", loopback)), 0);
 });
+
+void t.test(
+  "the rules forbid exactly what the allocator refuses, and bridge what it bridges",
+  async () => {
+    const block = fc.constantFrom(
+      "10.0.0.0/8",
+      "10.1.0.0/16",
+      "10.1.2.0/24",
+      "11.0.0.0/8",
+      "127.0.0.0/9",
+    );
+    fc.assert(
+      fc.property(
+        block,
+        block,
+        block,
+        fc.constantFrom(...SEED_USES),
+        fc.boolean(),
+        (own, held, seeds, use, isAdopted) => {
+          const facts: CidrFacts = {
+            seeds: [
+              seedOf("eu-1", { nodes: [], pods: [], services: [], transit: [], [use]: [seeds] }),
+            ],
+            pools: [],
+            domains: [],
+            blocks: [heldBlock({ cidr: held, owner: "old" })],
+            claims: [claimOf("new", { nodes: own }, { isAdopted, createdMs: 2000 })],
+          };
+          const verdict = dryRun(facts).claims[0]?.verdict;
+          const places = [...facts.seeds.flatMap(seedPlaces), ...claimPlaces(facts)];
+          const about = findCollisions(places, { withDepends: false }).found.filter(({ a, b }) =>
+            [a, b].some(
+              ({ place: { party } }) => party.kind === "claim" && party.uid === "uid-new",
+            ),
+          );
+          const isForbidden = about.some((one) => one.verdict === "forbidden");
+          if (isForbidden || verdict?.kind !== "granted")
+            return isForbidden === (verdict?.kind === "refused");
+          return verdict.bridged.length === about.length;
+        },
+      ),
+      { numRuns: 500 },
+    );
+  },
+);
 
 void t.test(
   "ten thousand equal ranges of as many VPCs are no collision, and of one VPC end with a bound",
