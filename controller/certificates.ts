@@ -178,7 +178,8 @@ export class CertificateKeeper {
 
   async #held(): Promise<Held> {
     const object = await orNull(this.#parts.kube.get(SECRETS, this.#parts.secret));
-    if (object === null) return { rotation: { kind: "none" }, object };
+    // The chart makes it empty, so that it goes with the release.
+    if (object?.["data"] === undefined) return { rotation: { kind: "none" }, object };
     const read = parseRotationSecret(object);
     if (read.ok && generationsOf(read.value).every(isSound))
       return { rotation: read.value, object };

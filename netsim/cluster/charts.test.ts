@@ -151,11 +151,15 @@ void t.test("both charts on a real API server", { skip, timeout: 180_000 }, asyn
             ...["--type=strategic", "-p", patch],
           ]);
           const written = await bundle();
+          const data = JSON.stringify({ data: { rotation: "Cg==" } });
+          const secret = `secret xylem-webhook-certificates -n ${NAMESPACE}`;
+          await kubectl(["patch", ...secret.split(" "), "--type=merge", "-p", data]);
           t.not(written, "");
           await helm("upgrade", "seed", join(charts, "seed"), "--set", "controller.replicas=3");
           t.match(await columns(), "Reason");
           t.equal(await replicas(), "3");
           t.equal(await bundle(), written);
+          t.equal(await field(secret, "{.data.rotation}"), "Cg==");
           t.equal(await field(`tunnel alpha -n ${NAMESPACE}`, "{.spec.slots}"), "32");
         },
       );
