@@ -39,7 +39,10 @@ const UNIT_PARALLEL = 2;
 const OUTPUT_MAX = 32 * 1024 * 1024;
 
 /** Lab tests that wait for minutes and hardly use the machine. */
-const quietFiles: ReadonlySet<string> = new Set(["dataplane/interop-rekey.test.ts"]);
+const quietFiles: ReadonlySet<string> = new Set([
+  "dataplane/interop-rekey.test.ts",
+  "dataplane/silence.test.ts",
+]);
 
 const tapJob = (file: string, layer: Layer): Job => ({
   name: file,

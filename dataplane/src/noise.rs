@@ -19,6 +19,8 @@ pub const HANDSHAKE_MAX: usize = 148;
 /// Handshake messages a second before initiators must show a cookie.
 const HANDSHAKES_PER_SECOND: u64 = 500;
 
+/// Age at which neither end takes a session's packets any more (the protocol's REJECT_AFTER_TIME).
+const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// Packets that wait for one peer's session at most: first segments of a few dozen connections.
 const QUEUE_MAX: usize = 64;
 
@@ -66,7 +68,7 @@ pub trait Noise: Send {
     fn initiate(&mut self, out: &mut [u8]) -> Sealed;
     /// Age of the session in use; `None` without one.
     fn session_age(&self) -> Option<Duration>;
-    /// Whether something would be lost without this state: a session, a handshake under way, or the
+    /// Whether something would be lost without this state: a session that lives, a handshake under way, or the
     /// time of the last initiation that was answered, without which an old one could be replayed.
     fn is_needed(&self) -> bool;
     /// Gives memory back when nothing would be lost; says whether the state is at rest now.
@@ -267,7 +269,8 @@ impl Noise for Boring {
     }
 
     fn is_needed(&self) -> bool {
-        self.is_asking || self.has_answered || self.session_age().is_some()
+        let has_live_session = self.session_age().is_some_and(|age| age < REJECT_AFTER);
+        self.is_asking || self.has_answered || has_live_session
     }
 
     fn rest(&mut self) -> bool {

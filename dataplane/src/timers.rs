@@ -123,20 +123,24 @@ impl Timers {
             if now_ms < active.due_ms {
                 return true;
             }
-            shared.tick(peer, peer.noise.lock().as_mut(), now_ms);
             let traffic_ms = peer.data_ms.load(Relaxed).max(peer.heard_ms.load(Relaxed));
             let quiet = now_ms.saturating_sub(traffic_ms);
+            let flow_ms = peer
+                .data_ms
+                .load(Relaxed)
+                .max(peer.received_ms.load(Relaxed));
+            let is_open = shared.is_gateway() && peer.flows.is_any_open(flow_ms, now_ms);
+            // In silence nothing is renewed: the next packet moves the clock itself (`freshen`).
+            if quiet < WARM_MS || is_open {
+                shared.tick(peer, peer.noise.lock().as_mut(), now_ms);
+            }
             let step = if quiet < WARM_MS {
                 WARM_TICK_MS
             } else {
                 COOL_TICK_MS
             };
             active.due_ms = (now_ms / step + 1) * step;
-            let flow_ms = peer
-                .data_ms
-                .load(Relaxed)
-                .max(peer.received_ms.load(Relaxed));
-            if shared.is_gateway() && peer.flows.is_any_open(flow_ms, now_ms) {
+            if is_open {
                 if now_ms.saturating_sub(peer.sent_ms.load(Relaxed)) >= KEEPALIVE_MS {
                     keep_alive(shared, peer, now_ms);
                 }
@@ -154,7 +158,12 @@ impl Timers {
             // A packet that was sent meanwhile found the peer still active.
             let is_idle = peer.data_ms.load(SeqCst).max(peer.heard_ms.load(SeqCst)) == traffic_ms;
             if is_idle {
-                peer.noise.lock().rest();
+                let mut noise = peer.noise.lock();
+                if !noise.rest() {
+                    // Ends a handshake that was never answered; whatever it would say is too late.
+                    noise.tick(&mut [0u8; HANDSHAKE_MAX]);
+                    noise.rest();
+                }
             }
             !is_idle && !peer.is_active.swap(true, SeqCst)
         });
