@@ -84,7 +84,7 @@ const PLANTED: readonly {
   },
   {
     name: "reads the domain from its watch and swaps it unconditionally",
-    want: /overlaps|was freed|has not/u,
+    want: /overlaps|was freed|has not|has nothing|come to rest/u,
     spoil: (kube, seen) =>
       spoiled(kube, {
         get: async (resource, name) =>

@@ -70,6 +70,8 @@ class Instance {
   readonly shown: Record<Kind, number>;
   calls: Call[] = [];
   isRunning = false;
+  /** Its last pass asked for another one. */
+  isWaiting = false;
   readonly #allocator: Allocator;
 
   constructor(options: {
@@ -101,8 +103,9 @@ class Instance {
   start(onBroken: (error: unknown) => void): void {
     this.isRunning = true;
     this.#allocator.pass().then(
-      () => {
+      ({ againMs, problem }) => {
         this.isRunning = false;
+        this.isWaiting = againMs !== null || problem !== null;
       },
       (error: unknown) => {
         this.isRunning = false;
@@ -354,7 +357,8 @@ export class AllocationWorld {
       const before = this.#server.writes.length;
       for (const instance of this.#instances) await this.#finish(instance);
       if (this.#broken !== null) return;
-      if (round > 0 && this.#server.writes.length === before) {
+      const isAtRest = this.#instances.every(({ isWaiting }) => !isWaiting);
+      if (round > 0 && isAtRest && this.#server.writes.length === before) {
         this.#broken = unsettledRule(this.#objects(), [POOL]);
         return;
       }
