@@ -4,6 +4,7 @@ import type { DeviceEvent, DeviceStats } from "#src/model/device.ts";
 import type { Finding } from "#src/model/finding.ts";
 import type { PrivateKey, PublicKey } from "#src/model/key.ts";
 import { planAgent } from "#src/plan/agent-plan.ts";
+import { LastPlan } from "#src/plan/last-plan.ts";
 import type { Kube } from "#src/ports/kube.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { HostReport } from "#src/reconcile/host.ts";
@@ -41,6 +42,7 @@ const NOTHING: HostReport = { writes: 0, operations: [], errors: [] };
 export class Agent {
   readonly #parts: AgentParts;
   readonly #end: TunnelEnd;
+  readonly #plans = new LastPlan(planAgent);
   #agentId: number | null = null;
   #findings: readonly Finding[] = [];
   #problem: string | null = "starting";
@@ -100,7 +102,7 @@ export class Agent {
     if (gone !== null) return this.#wait(gone, cleared);
     const gateways = cluster.gateways();
     if (!gateways.ok) return this.#wait(gateways.problem);
-    const plan = planAgent({
+    const plan = this.#plans.of({
       node: config.node,
       agentId,
       interface: config.interface,

@@ -7,6 +7,7 @@ import type { PrivateKey } from "#src/model/key.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
 import { type GatewayPlan, planGateway } from "#src/plan/gateway-plan.ts";
+import { LastPlan } from "#src/plan/last-plan.ts";
 import type { PathProver, PathTarget } from "#src/host/path-proof.ts";
 import type { Clock } from "#src/ports/clock.ts";
 import type { Log } from "#src/ports/log.ts";
@@ -62,6 +63,7 @@ export class Gateway {
   readonly #parts: GatewayParts;
   readonly #end: TunnelEnd;
   readonly #relay: RelayKeeper;
+  readonly #plans = new LastPlan(planGateway);
   #plan: GatewayPlan | null = null;
   #identity: Identity | null = null;
   #endpoint: Endpoint | null = null;
@@ -206,7 +208,7 @@ export class Gateway {
     const { shoot, config } = this.#parts;
     const { nodes, claims } = shoot;
     this.#relay.choose({ slot, nodes: nodes.values, claims: claims.values, stats: this.stats() });
-    const plan = planGateway({
+    const plan = this.#plans.of({
       tunnel,
       slot,
       interface: config.interface,

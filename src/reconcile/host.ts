@@ -42,13 +42,18 @@ export interface HostReport {
 /**
  * Makes the machine as desired with the fewest writes. Never throws HostError: failures are in the report.
  * The filter goes first, and routes and peers only follow when it stands: nothing is open for a moment.
+ * A device of null holds what is desired already.
  */
-export async function reconcileHost(ports: HostPorts, desired: HostDesired): Promise<HostReport> {
+export async function reconcileHost(
+  ports: Omit<HostPorts, "device"> & { readonly device: Device | null },
+  desired: HostDesired,
+): Promise<HostReport> {
   const pass = new Pass();
   const isFiltered = await pass.attempt(() => putFirewall(pass, ports.firewall, desired.firewall));
   if (!isFiltered) return pass.report();
   await pass.attempt(() => putNetwork(pass, ports.network, desired.network));
-  await pass.attempt(() => putDevice(pass, ports.device, desired.device));
+  const { device } = ports;
+  if (device !== null) await pass.attempt(() => putDevice(pass, device, desired.device));
   return pass.report();
 }
 

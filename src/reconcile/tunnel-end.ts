@@ -62,7 +62,10 @@ export class TunnelEnd {
 
   /** Total and idempotent: zero writes when everything is as desired. Throws HostError when the device can't be opened. */
   async apply(desired: TunnelEndDesired): Promise<HostReport> {
-    const device = await this.#deviceFor(desired.options);
+    const before = this.#reached;
+    const opened = await this.#deviceFor(desired.options);
+    // Nobody but us can change what a device holds: the very same plan need not be told again.
+    const device = this.#reached !== null && before?.device === desired.device ? null : opened;
     this.#reached = null;
     const { network, firewall } = this.#ports;
     const report = await reconcileHost({ network, firewall, device }, desired);

@@ -15,17 +15,30 @@ export const pruneManagedFields: Prune = (object) => {
   return { ...object, metadata: { ...metadata, name: object.metadata.name } };
 };
 
-/** Keeps of a `Node` what planning reads; a node's list of images alone may be 30 KiB. */
+const pick = (value: unknown, names: readonly string[]): Record<string, unknown> =>
+  typeof value === "object" && value !== null
+    ? Object.fromEntries(Object.entries(value).filter(([name]) => names.includes(name)))
+    : {};
+
+/** Who an object is and how old it is: what every decoder asks of its metadata. */
+const IDENTITY = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
+
+/** Keeps of a `Node` what planning reads: its list of images alone may be 30 KiB, its conditions 2 KiB. */
 export const pruneNode: Prune = (object) => {
-  const status = object["status"];
-  const fields = typeof status === "object" && status !== null ? Object.entries(status) : [];
-  const { annotations: _, ...metadata } = pruneManagedFields(object).metadata;
+  const { addresses, conditions } = pick(object["status"], ["addresses", "conditions"]);
+  const ready = Array.isArray(conditions)
+    ? conditions
+        .map((condition: unknown) => pick(condition, ["type", "status"]))
+        .filter(({ type }) => type === "Ready")
+    : conditions;
   return {
-    ...object,
-    metadata: { ...metadata, name: object.metadata.name },
-    status: Object.fromEntries(
-      fields.filter(([name]) => name === "addresses" || name === "conditions"),
-    ),
+    ...pick(object, ["apiVersion", "kind"]),
+    metadata: { ...pick(object.metadata, IDENTITY), name: object.metadata.name },
+    spec: pick(object["spec"], ["podCIDR", "podCIDRs"]),
+    status: {
+      ...(addresses === undefined ? {} : { addresses }),
+      ...(ready === undefined ? {} : { conditions: ready }),
+    },
   };
 };
 
