@@ -148,6 +148,29 @@ void t.test(
   },
 );
 
+void t.test(
+  "the chart's empty Secret is filled without a word, and stays the chart's",
+  async (t) => {
+    const world = newWorld();
+    const labels = { "app.kubernetes.io/managed-by": "Helm" };
+    world.kube.seed(SECRETS, {
+      metadata: { ...SECRET, labels },
+      type: "xylem.dev/webhook-certificates",
+    });
+    const { served } = world.replica();
+    await world.clock.advance(5_000);
+    t.equal(served.length, 1);
+    const secret = world.kube.peek(SECRETS, SECRET);
+    t.ok(parseRotationSecret(secret).ok);
+    t.match(secret?.metadata, { labels });
+    t.strictSame(
+      world.log.lines.filter(({ level }) => level === "warn"),
+      [],
+    );
+    await world.stop();
+  },
+);
+
 void t.test("what is as it should be is not written again", async (t) => {
   const world = newWorld();
   world.replica();

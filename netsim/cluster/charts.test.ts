@@ -1,8 +1,11 @@
 /** Both charts on one real API server (a seed is often a shoot of another seed): install, upgrade, rollback, uninstall. */
 
+import { spawn } from "node:child_process";
+import { openSync } from "node:fs";
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import t from "tap";
+import { parse } from "yaml";
 import { runCommand } from "#netsim/lab/process.ts";
 import { skipUnlessRoot } from "#netsim/lab/tunnel-test.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
@@ -164,6 +167,45 @@ void t.test("both charts on a real API server", { skip, timeout: 180_000 }, asyn
         },
       );
 
+      await t.test("the controller gets ready with the chart's rights and arguments", async (t) => {
+        const account = ["create", "token", "xylem-seed-controller", "-n", NAMESPACE];
+        const token = (await kubectl(account)).stdout.trim();
+        const config: unknown = parse(await readFile(kubeconfig, "utf8"));
+        const file = join(home, "controller.kubeconfig");
+        const users = Object(config).users.map(({ name }: object & { name: string }) => ({
+          name,
+          user: { token },
+        }));
+        await writeFile(file, JSON.stringify({ ...Object(config), users }), { mode: 0o600 });
+        const where = `deployment xylem-controller -n ${NAMESPACE}`;
+        const args = await field(where, "{.spec.template.spec.containers[0].args}");
+        const argv: string[] = JSON.parse(args.replaceAll("$(POD_IP)", "127.0.0.1"));
+        const log = join(home, "controller.log");
+        const [command = "", ...rest] = inside;
+        const script = join(charts, "../controller/main.ts");
+        const out = openSync(log, "w");
+        const flags = [...argv, "--seed-kubeconfig", file];
+        const child = spawn(command, [...rest, process.execPath, script, ...flags], {
+          env: { POD_NAMESPACE: NAMESPACE, PATH: process.env["PATH"] },
+          stdio: ["ignore", out, out],
+        });
+        const ended = new Promise((resolve) => child.once("exit", resolve));
+        const get = [...inside, (await openPrograms()).labpod, "get", "-timeout", "1s"];
+        try {
+          await waitFor("the controller is ready", async () => {
+            const url = "http://127.0.0.1:9448/readyz";
+            const said = await runCommand([...get, url], { check: false });
+            if (said.code !== 0) throw new Error(said.stdout + said.stderr);
+            return true;
+          });
+        } finally {
+          child.kill("SIGTERM");
+          await ended;
+        }
+        t.notMatch(await readFile(log, "utf8"), /forbidden/iu);
+        t.match(Buffer.from(await bundle(), "base64").toString(), "BEGIN CERTIFICATE");
+      });
+
       await t.test("a rollback takes the values back and no Tunnel away", async (t) => {
         await helm("rollback", "seed", "1");
         t.equal(await replicas(), "2");
@@ -189,6 +231,17 @@ void t.test("both charts on a real API server", { skip, timeout: 180_000 }, asyn
       );
 
       await t.test("an uninstall without keeping leaves nothing (W48)", async (t) => {
+        // No controller runs any more that would remove its finalizer, without which no definition goes.
+        const patch = JSON.stringify({ metadata: { finalizers: null } });
+        await kubectl(["patch", "tunnel", "alpha", "-n", NAMESPACE, "--type=merge", "-p", patch]);
+        await kubectl(["delete", "tunnel", "alpha", "-n", NAMESPACE]);
+        // The garbage collector looks for new kinds every 30 s, and for an owner only while its kind is defined.
+        await waitFor(
+          "the Tunnel's Secret went with it",
+          async () =>
+            (await tryKubectl(["get", "secret", "alpha-xylem", "-n", NAMESPACE])).code !== 0,
+          { timeoutMs: 60_000 },
+        );
         await helm("upgrade", "seed", join(charts, "seed"), "--set", "schemas.keep=false");
         await helm("uninstall", "seed");
         await helm("uninstall", "shoot");
