@@ -18,7 +18,7 @@ export const allocatorRows = async (claims = CLAIMS): Promise<Row[]> => {
     "allocator-bench",
     async ({ kubeconfig, inside }): Promise<AllocatorLoad> => {
       const program = join(import.meta.dirname, "allocator-load.ts");
-      const [command = "", ...argv] = [...inside, process.execPath, program, String(claims)];
+      const [command, ...argv] = [...inside, process.execPath, program, String(claims)];
       const env = { ...process.env, XYLEM_TEST_KUBECONFIG: kubeconfig };
       const { stdout } = await promisify(execFile)(command, argv, { env });
       return JSON.parse(stdout) as AllocatorLoad;

@@ -16,7 +16,7 @@ void t.test(
       "allocator",
       async ({ kubeconfig, inside }) => {
         const env = { ...process.env, XYLEM_TEST_KUBECONFIG: kubeconfig, TAP_TIMEOUT: "0" };
-        const [command = "", ...argv] = [...inside, process.execPath, file];
+        const [command, ...argv] = [...inside, process.execPath, file];
         await t.spawn(command, argv, { env, cwd: root, timeout: 240_000 }, file);
         if (!t.passing()) throw new Error("see the tests above");
       },

@@ -266,8 +266,10 @@ const sentenceOf = (error: Error & { readonly code?: string }): string => {
       return "the body must be JSON (Content-Type: application/json)";
     case "FST_ERR_VALIDATION":
       return `the request is not as /openapi.json says: ${error.message.slice(0, 256)}`;
+    case undefined:
+    default:
+      return error.message.slice(0, 256);
   }
-  return error.message.slice(0, 256);
 };
 
 const listen = async (app: FastifyInstance, options: RestApiOptions): Promise<number> => {
