@@ -44,6 +44,8 @@ interface Unit {
   readonly sources: { readonly folder: string; readonly files: readonly string[] } | null;
   /** Names in the finished folder; for module builds the name that Go gives to a name of ours. */
   readonly outputs: Readonly<Record<string, string>>;
+  /** Where the machine may have the same programs already: what the first must print for `--version`. */
+  readonly isOnMachineIf?: string;
 }
 
 const kubernetesVersion = "v1.37.2";
@@ -89,6 +91,7 @@ const units: readonly Unit[] = [
       "containerd-shim-runc-v2": "containerd-shim-runc-v2",
       ctr: "ctr",
     },
+    isOnMachineIf: containerdVersion,
   },
   {
     name: "wireguard-go",
@@ -121,8 +124,9 @@ export async function openPrograms(options: ProgramsOptions = {}): Promise<Progr
   const compiler = await compilerVersion();
   const folders: string[] = [];
   for (const [index, unit] of units.entries()) {
-    const folder = join(root, await contentHash(unit, compiler));
-    if (!(await isComplete(folder, unit))) {
+    const found = await folderOnMachine(unit);
+    const folder = found ?? join(root, await contentHash(unit, compiler));
+    if (found === null && !(await isComplete(folder, unit))) {
       await build(unit, folder, (elapsedMs) => {
         const { name: step, roughTotalMs } = unit;
         options.onProgress?.({
@@ -145,6 +149,21 @@ export async function openPrograms(options: ProgramsOptions = {}): Promise<Progr
     labpod: join(labpod, "labpod"),
     containerdFolder,
   };
+}
+
+/** A folder of PATH that has all of a unit's programs in the right version; null: none has. */
+async function folderOnMachine(unit: Unit): Promise<string | null> {
+  const { isOnMachineIf: version } = unit;
+  const [first] = Object.values(unit.outputs);
+  if (version === undefined || first === undefined) return null;
+  for (const folder of (process.env["PATH"] ?? "").split(":")) {
+    if (!folder.startsWith("/") || !(await isComplete(folder, unit))) continue;
+    const { code, stdout } = await runCommand([join(folder, first), "--version"], { check: false });
+    const isSame = (word: string): boolean =>
+      `v${word.replace(/^v/, "").split("+")[0]}` === version;
+    if (code === 0 && stdout.split(/\s/).some(isSame)) return folder;
+  }
+  return null;
 }
 
 async function compilerVersion(): Promise<string> {

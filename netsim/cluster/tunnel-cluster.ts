@@ -2,6 +2,7 @@
 
 import type { Test } from "tap";
 import { openLab } from "#netsim/lab/lab.ts";
+import { captureTunnel } from "#netsim/lab/tunnel-test.ts";
 import { twoNetworks } from "#netsim/lab/two-networks.ts";
 import { type Cluster, openCluster } from "./cluster.ts";
 import {
@@ -35,6 +36,7 @@ export const withTunnelCluster = async (
   const programs = await openPrograms({ onProgress: ({ step }) => t.comment(`building ${step}`) });
   const lab = await openLab(twoNetworks({ name }));
   try {
+    await captureTunnel(lab);
     const cluster = await openCluster(lab, { programs });
     await cluster.installAgentsIdentity();
     const product = await installProduct(cluster, options);

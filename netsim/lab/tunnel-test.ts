@@ -1,6 +1,8 @@
 /** What the tests of tunnels in the lab share: a lab per test, evidence when it fails, and pings to every node. */
 
 import type { Test } from "tap";
+import { startCapture } from "./capture.ts";
+import type { Lab } from "./lab.ts";
 import { type PingReport, ping } from "./ping.ts";
 import { openTunnelLab, type TunnelLab, type TunnelLabOptions } from "./tunnel-lab.ts";
 import { nodeNames } from "./two-networks.ts";
@@ -17,6 +19,7 @@ export const withTunnelLab = async (
 ): Promise<void> => {
   const lab = await openTunnelLab(options);
   try {
+    await captureTunnel(lab.lab);
     await run(lab);
   } catch (error) {
     t.comment(`evidence: ${await lab.lab.evidence()}`);
@@ -28,6 +31,11 @@ export const withTunnelLab = async (
     }
     await lab.close();
   }
+};
+
+/** Captures the headers of every datagram between gateways and agents; kept with the evidence when the test fails. */
+export const captureTunnel = async (lab: Lab): Promise<void> => {
+  await startCapture(lab, "balancer", { filter: "udp port 51820", snapLength: 96, name: "tunnel" });
 };
 
 /** Pings every node at once; the reports by node. */
