@@ -5,10 +5,12 @@ import { setTimeout as after } from "node:timers/promises";
 import { parseCidr } from "#src/model/cidr.ts";
 import { cutCable, restoreCable } from "./cable.ts";
 import { countPackets, startCapture } from "./capture.ts";
+import type { Namespace } from "./namespace.ts";
 import { ping } from "./ping.ts";
 import { openStream } from "./talker.ts";
 import { handshakes, pingNodes, skipUnlessRoot, wantNoLoss, withTunnelLab } from "./tunnel-test.ts";
 import { nodeNames } from "./two-networks.ts";
+import { waitFor } from "./wait.ts";
 
 const skip = skipUnlessRoot;
 
@@ -206,6 +208,9 @@ void t.test(
       };
       await lab.gateway.close();
       await lab.agent("node1").close();
+      await Promise.all(
+        ["apiserver", "node1"].map((machine) => linkLocalSettled(lab.lab.namespace(machine))),
+      );
       const before = [await look("apiserver"), await look("node1")];
       await lab.startGateway();
       await lab.startAgent("node1");
@@ -219,6 +224,22 @@ void t.test(
       await lab.startAgent("node1");
     }),
 );
+
+/** Duplicate address detection adds addresses and routes of the kernel's own a second or two after a link came up. */
+const linkLocalSettled = (machine: Namespace): Promise<boolean> =>
+  waitFor(`eth0 of ${machine.machine} has its link-local address`, async () => {
+    const { stdout } = await machine.run([
+      "ip",
+      "-6",
+      "addr",
+      "show",
+      "dev",
+      "eth0",
+      "scope",
+      "link",
+    ]);
+    return stdout.includes("inet6") && !stdout.includes("tentative");
+  });
 
 /** The node that passes on most for others; with none, flows are spread anew until there is one. */
 const busiestEntry = async (
