@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { Command } from "commander";
 import type { LogLevel } from "#src/host/log.ts";
-import { addLogLevel, wholeNumber } from "#src/host/options.ts";
+import { addLogLevel, addStatusOptions } from "#src/host/options.ts";
 import type { CredentialsSource } from "#src/host/kube/credentials.ts";
 import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 import {
@@ -76,18 +76,11 @@ export const readControllerConfig = (
     )
     .option("--namespace <name>", "only Tunnels of this namespace (default: all)")
     .option("--tunnel <name>", "only this Tunnel; needs --namespace")
-    .option("--once", "do one pass over every Tunnel and exit: 0 if all is as it should be, else 1")
     .option(
-      "--status-address <ip>",
-      "where /healthz, /readyz, /metrics and /status listen",
-      "127.0.0.1",
-    )
-    .option(
-      "--status-port <port>",
-      "port of them, 0: any",
-      wholeNumber({ from: 0, to: 65_535 }),
-      9448,
+      "--once",
+      "do one pass over every Tunnel and exit: 0 if all is as it should be, else 1",
     );
+  addStatusOptions(command, 9448);
   const flags = addLogLevel(addAllocatorOptions(addInjectorOptions(command)))
     .parse([...argv], { from: "user" })
     .opts<Flags>();

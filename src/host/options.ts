@@ -42,21 +42,28 @@ export const addLogLevel = (command: Command): Command =>
       .default("info"),
   );
 
+/** Adds where the status server listens; `port` is the default of --status-port. */
+export const addStatusOptions = (command: Command, port: number): Command =>
+  command
+    .option(
+      "--status-address <ip>",
+      "where /healthz, /readyz, /metrics and /status listen",
+      "127.0.0.1",
+    )
+    .option(
+      "--status-port <port>",
+      "port of them, 0: any",
+      wholeNumber({ from: 0, to: 65_535 }),
+      port,
+    );
+
 /** Adds what gateway and agent have in common; `statusPort` is the default of --status-port. */
 export const addTunnelEndOptions = (command: Command, statusPort: number): Command =>
   addLogLevel(
-    command
-      .option("--interface <name>", "name of the TUN interface", interfaceName, "xylem0")
-      .option("--no-offload", "do without segmentation offloads, to look for a fault in them")
-      .option(
-        "--status-address <ip>",
-        "where /healthz, /readyz, /metrics and /status listen",
-        "127.0.0.1",
-      )
-      .option(
-        "--status-port <port>",
-        "port of them, 0: any",
-        wholeNumber({ from: 0, to: 65_535 }),
-        statusPort,
-      ),
+    addStatusOptions(
+      command
+        .option("--interface <name>", "name of the TUN interface", interfaceName, "xylem0")
+        .option("--no-offload", "do without segmentation offloads, to look for a fault in them"),
+      statusPort,
+    ),
   );
