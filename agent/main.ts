@@ -4,7 +4,7 @@ import { realClock } from "#src/host/clock.ts";
 import { AddonDeviceFactory } from "#src/host/device/addon-device.ts";
 import { NftFirewall } from "#src/host/firewall/nft-firewall.ts";
 import { loadKeyFile } from "#src/host/key-file.ts";
-import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
+import { credentialsFrom } from "#src/host/kube/kubeconfig.ts";
 import { connectKube } from "#src/host/kube/rest.ts";
 import { openLog } from "#src/host/log.ts";
 import { NetlinkNetwork } from "#src/host/network/netlink-network.ts";
@@ -28,10 +28,7 @@ const START_JITTER_MS = 2_000;
 const start = async (): Promise<RunningProgram> => {
   const privateKey = await loadKeyFile(config.keyFile, realRandom);
   const kube = connectKube({
-    credentials:
-      config.kubeconfig === null
-        ? inClusterCredentials({ env: process.env })
-        : kubeconfigFile(config.kubeconfig),
+    credentials: credentialsFrom(config.kubeconfig, process.env),
     clock: realClock,
     random: realRandom,
     log,

@@ -5,7 +5,7 @@ import { Command } from "commander";
 import type { LogLevel } from "#src/host/log.ts";
 import { addLogLevel, addStatusOptions } from "#src/host/options.ts";
 import type { CredentialsSource } from "#src/host/kube/credentials.ts";
-import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
+import { credentialsFrom, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 import {
   addAllocatorOptions,
   type AllocatorFlags,
@@ -99,10 +99,7 @@ export const readControllerConfig = (
   const allocator = readAllocatorOptions(flags);
   if (!allocator.ok) return command.error(`error: ${allocator.problem}.`);
   return {
-    seedCredentials:
-      flags.seedKubeconfig === undefined
-        ? inClusterCredentials({ env: process.env })
-        : kubeconfigFile(flags.seedKubeconfig),
+    seedCredentials: credentialsFrom(flags.seedKubeconfig, process.env),
     shootCredentials: (tunnel) =>
       kubeconfigFile(file ?? join(dir ?? "", `${tunnel.namespace}.${tunnel.name}.kubeconfig`)),
     namespace: flags.namespace,

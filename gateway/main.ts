@@ -3,7 +3,7 @@
 import { realClock } from "#src/host/clock.ts";
 import { AddonDeviceFactory } from "#src/host/device/addon-device.ts";
 import { NftFirewall } from "#src/host/firewall/nft-firewall.ts";
-import { inClusterCredentials, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
+import { credentialsFrom, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 import { connectKube } from "#src/host/kube/rest.ts";
 import { openLog } from "#src/host/log.ts";
 import { NetlinkNetwork } from "#src/host/network/netlink-network.ts";
@@ -34,10 +34,7 @@ const start = async (): Promise<RunningProgram> => {
   };
   const seed = connectKube({
     ...common,
-    credentials:
-      config.seedKubeconfig === null
-        ? inClusterCredentials({ env: process.env })
-        : kubeconfigFile(config.seedKubeconfig),
+    credentials: credentialsFrom(config.seedKubeconfig, process.env),
   });
   const shootKube = connectKube({
     ...common,

@@ -242,3 +242,10 @@ export const inClusterCredentials = (options: {
     };
   },
 });
+
+/** What a program is told with --kubeconfig: that file, or without one the pod's service account. */
+export const credentialsFrom = (
+  file: string | null | undefined,
+  env: Readonly<Record<string, string | undefined>>,
+): CredentialsSource =>
+  file === null || file === undefined ? inClusterCredentials({ env }) : kubeconfigFile(file);
