@@ -1,12 +1,20 @@
 /** Reads our table back from `nft --json`, as libnftables-json(5) defines it, so that any drift is seen. */
 
-import { mergeCidrs } from "#src/model/cidr-set.ts";
 import { cidrParts, parseCidr, type Cidr } from "#src/model/cidr.ts";
-import { bigintToIp, familyOf, ipToBigint, parseIp } from "#src/model/ip.ts";
+import { bigintToIp, bitsOf, familyOf, ipToBigint, parseIp } from "#src/model/ip.ts";
 import type { FirewallHook, FirewallRule, FirewallTable } from "#src/model/network.ts";
-import { NEW_STATES, NFT_HOOKS, NFT_TABLE, REPLY_STATES } from "./nft.ts";
+import { NEW_STATES, NFT_HOOKS, NFT_TABLE, PACKET_MARK, REPLY_STATES } from "./nft.ts";
+import { list, object, readCidrs, readPlace, type Json } from "./nft-values.ts";
 
-type Json = Readonly<Record<string, unknown>>;
+const HOOKS: readonly FirewallHook[] = [
+  "input",
+  "forward",
+  "output",
+  "postrouting",
+  "arrival",
+  "departure",
+  "answer",
+];
 
 /** What a listing says of our table; the same shape as the port's FirewallObserved. */
 export interface NftListing {
@@ -17,6 +25,21 @@ export interface NftListing {
   readonly counters: Readonly<Record<string, number>>;
 }
 
+interface AddressTest {
+  readonly field: string;
+  readonly isInside: boolean;
+  readonly family: 4 | 6;
+  readonly cidrs: readonly Cidr[];
+}
+
+interface AddressRewrite {
+  readonly field: string;
+  readonly family: 4 | 6;
+  /** Bits that stay. */
+  readonly rest: bigint;
+  readonly prefix: bigint;
+}
+
 /** One nft rule in our words; what a rule does not test is left out. */
 interface RuleShape {
   iif?: string;
@@ -24,7 +47,12 @@ interface RuleShape {
   oifNot?: string;
   states?: string;
   nfproto?: string;
-  address?: { field: string; isInside: boolean; family: 4 | 6; cidrs: readonly Cidr[] };
+  address?: AddressTest;
+  /** A second test of an address: only rules that rewrite one have it. */
+  secondAddress?: AddressTest;
+  isAnswer?: boolean;
+  /** What becomes of an address, or of the mark. */
+  rewrite?: AddressRewrite | "mark";
   packets?: number;
   verdict?: string;
 }
@@ -71,7 +99,7 @@ class TableReader {
     const hook = hookOf(chain["name"]);
     const isOurs =
       hook !== null &&
-      chain["hook"] === hook &&
+      chain["hook"] === NFT_HOOKS[hook].hook &&
       chain["type"] === NFT_HOOKS[hook].type &&
       chain["prio"] === NFT_HOOKS[hook].priority &&
       chain["policy"] === "accept";
@@ -135,6 +163,8 @@ function joinHalves(first: ReadRule, second: ReadRule): ReadRule | null {
 function readRule(shape: RuleShape): ReadRule | null {
   const { iif, oif, oifNot, states, nfproto, address, packets, verdict } = shape;
   if (packets === undefined) return null;
+  if (shape.rewrite !== undefined) return readRewriting({ ...shape, packets });
+  if (shape.secondAddress !== undefined || shape.isAnswer !== undefined) return null;
   const tests = [iif, oif, oifNot, states, nfproto, address].filter((t) => t !== undefined).length;
   const whole = (rule: FirewallRule, interfaceName: string): ReadRule => ({
     rule,
@@ -179,17 +209,107 @@ function readHalf(
   return { rule, half: address.family, interface: iif, packets };
 }
 
+/** A rule that changes a packet; null: not one of ours. */
+function readRewriting(shape: RuleShape & { packets: number }): ReadRule | null {
+  const { iif, oif, oifNot, states, nfproto, address, secondAddress, rewrite, packets } = shape;
+  if (oifNot !== undefined || states !== undefined || nfproto !== undefined) return null;
+  const whole = (rule: FirewallRule, interfaceName: string): ReadRule => ({
+    rule,
+    half: null,
+    interface: interfaceName,
+    packets,
+  });
+  if (rewrite === "mark") {
+    const isOurs = iif === undefined && address === undefined && shape.isAnswer === true;
+    return isOurs && oif !== undefined ? whole({ kind: "mark-answers", to: "tunnel" }, oif) : null;
+  }
+  if (rewrite === undefined || shape.isAnswer !== undefined) return null;
+  if (iif !== undefined && oif === undefined && secondAddress === undefined) {
+    const map = readMap(address, rewrite, "daddr");
+    if (map === null) return null;
+    const rule = {
+      kind: "map-destination",
+      from: "tunnel",
+      real: map.to,
+      mapped: map.from,
+    } as const;
+    return whole(rule, iif);
+  }
+  const isTowards = address?.field === "daddr" && address.isInside;
+  if (oif === undefined || iif !== undefined || !isTowards) return null;
+  const map = readMap(secondAddress, rewrite, "saddr");
+  if (map === null) return null;
+  const destinations = address.cidrs;
+  const ends = { real: map.from, mapped: map.to };
+  return whole({ kind: "map-source", to: "tunnel", destinations, ...ends }, oif);
+}
+
+/** The block that is tested and the one that takes its place: the same size, and every other bit kept. */
+function readMap(
+  test: AddressTest | undefined,
+  rewrite: AddressRewrite,
+  field: string,
+): { readonly from: Cidr; readonly to: Cidr } | null {
+  const [from, ...more] = test?.cidrs ?? [];
+  if (test === undefined || from === undefined || more.length > 0 || !test.isInside) return null;
+  const isSamePlace = test.field === field && rewrite.field === field;
+  if (!isSamePlace || rewrite.family !== test.family) return null;
+  const { length } = cidrParts(from);
+  const to = parseCidr(`${bigintToIp(rewrite.prefix, rewrite.family)}/${length}`);
+  const kept = (1n << BigInt(bitsOf(rewrite.family) - length)) - 1n;
+  // nft prints the mask with the prefix's own bits in it.
+  if (!to.ok || (rewrite.rest & ~rewrite.prefix) !== kept) return null;
+  return { from, to: to.value };
+}
+
+/** `ADDRESS set VALUE`, `ADDRESS set ADDRESS & MASK | VALUE`, or our mark; null: anything else. */
+function readMangle(mangle: Json | null): AddressRewrite | "mark" | null {
+  const key = object(mangle?.["key"]);
+  const value = mangle?.["value"];
+  if (object(key?.["meta"])?.["key"] === "mark") return value === PACKET_MARK ? "mark" : null;
+  const place = readPlace(key);
+  if (place === null) return null;
+  const number = (text: unknown): bigint | null => {
+    const read = parseIp(text);
+    return read.ok && familyOf(read.value) === place.family ? ipToBigint(read.value) : null;
+  };
+  const { source, restText, prefixText } = readBits(value);
+  // nft leaves out a mask that keeps everything, and a value that sets nothing.
+  const all = (1n << BigInt(bitsOf(place.family))) - 1n;
+  const rest = source === null ? 0n : restText === null ? all : number(restText);
+  const prefix = prefixText === null ? 0n : number(prefixText);
+  if (rest === null || prefix === null) return null;
+  const from = readPlace(object(source));
+  const isItself = from?.field === place.field && from.family === place.family;
+  return source !== null && !isItself ? null : { ...place, rest, prefix };
+}
+
+/** The parts of `SOURCE & REST | PREFIX`; null: the part is not there. */
+function readBits(value: unknown): { source: unknown; restText: unknown; prefixText: unknown } {
+  if (typeof value === "string") return { source: null, restText: null, prefixText: value };
+  const joined = object(value)?.["|"];
+  const [left, prefixText] = joined === undefined ? [value, null] : list(joined);
+  const masked = object(left)?.["&"];
+  const [source, restText] = masked === undefined ? [left, null] : list(masked);
+  return { source: source ?? "nothing", restText, prefixText };
+}
+
 /** Reads a rule's expressions; null when there is one that we never write. */
 function readShape(expressions: unknown): RuleShape | null {
   const shape: RuleShape = {};
   for (const expression of list(expressions).map(object)) {
-    if (expression === null || shape.verdict !== undefined) return null;
+    const isOver = shape.verdict !== undefined || shape.rewrite !== undefined;
+    if (expression === null || isOver) return null;
     const match = object(expression["match"]);
     const counter = object(expression["counter"]);
     if (match !== null) {
       if (!readMatch(match, shape)) return null;
     } else if (counter !== null && typeof counter["packets"] === "number") {
       shape.packets = counter["packets"];
+    } else if (expression["mangle"] !== undefined) {
+      const rewrite = readMangle(object(expression["mangle"]));
+      if (rewrite === null || shape.rewrite !== undefined) return null;
+      shape.rewrite = rewrite;
     } else {
       const [name, ...more] = Object.entries(expression);
       const isBare = name !== undefined && more.length === 0 && name[1] === null;
@@ -217,72 +337,18 @@ function readMatch(match: Json, shape: RuleShape): boolean {
     shape.states = states.toSorted().join();
     return states.length > 0 && states.length === list(right).length;
   }
-  const payload = object(left?.["payload"]);
-  const family = payload?.["protocol"] === "ip" ? 4 : payload?.["protocol"] === "ip6" ? 6 : null;
-  const field = payload?.["field"];
+  if (object(left?.["ct"])?.["key"] === "direction") {
+    shape.isAnswer = op === "==" && right === "reply";
+    return shape.isAnswer;
+  }
+  const place = readPlace(left);
   const cidrs = readCidrs(right);
-  if (family === null || typeof field !== "string" || cidrs === null) return false;
-  if ((op !== "==" && op !== "!=") || shape.address !== undefined) return false;
-  shape.address = { field, isInside: op === "==", family, cidrs };
-  return cidrs.every((cidr) => cidrParts(cidr).family === family);
+  if (place === null || cidrs === null || (op !== "==" && op !== "!=")) return false;
+  const test = { ...place, isInside: op === "==", cidrs };
+  if (shape.secondAddress !== undefined) return false;
+  if (shape.address === undefined) shape.address = test;
+  else shape.secondAddress = test;
+  return cidrs.every((cidr) => cidrParts(cidr).family === place.family);
 }
-
-function readCidrs(right: unknown): readonly Cidr[] | null {
-  const elements = object(right)?.["set"] === undefined ? [right] : list(object(right)?.["set"]);
-  const cidrs: Cidr[] = [];
-  for (const element of elements) {
-    const read = readElement(element);
-    if (read === null) return null;
-    cidrs.push(...read);
-  }
-  return mergeCidrs(cidrs);
-}
-
-/** An address, a prefix or a range; nft prints what it merged as ranges. */
-function readElement(element: unknown): readonly Cidr[] | null {
-  if (typeof element === "string") return rangeCidrs(element, element);
-  const prefix = object(object(element)?.["prefix"]);
-  if (prefix !== null) return prefixCidrs(prefix["addr"], prefix["len"]);
-  const [from, to] = list(object(element)?.["range"]);
-  return typeof from === "string" && typeof to === "string" ? rangeCidrs(from, to) : null;
-}
-
-/** nft spells like inet_ntop(3), e.g. `::8.0.0.0`, so the address is read before its CIDR is made. */
-function prefixCidrs(address: unknown, length: unknown): readonly Cidr[] | null {
-  const ip = parseIp(address);
-  if (!ip.ok || typeof length !== "number") return null;
-  const cidr = parseCidr(`${ip.value}/${length}`);
-  return cidr.ok ? [cidr.value] : null;
-}
-
-function rangeCidrs(from: string, to: string): readonly Cidr[] | null {
-  const [first, last] = [parseIp(from), parseIp(to)];
-  if (!first.ok || !last.ok || familyOf(first.value) !== familyOf(last.value)) return null;
-  const family = familyOf(first.value);
-  const width = family === 4 ? 32 : 128;
-  const end = ipToBigint(last.value);
-  const cidrs: Cidr[] = [];
-  for (let at = ipToBigint(first.value); at <= end;) {
-    let bits = 0;
-    while (bits < width && isBlock({ at, bits: bits + 1, end })) bits++;
-    const cidr = parseCidr(`${bigintToIp(at, family)}/${width - bits}`);
-    if (!cidr.ok) return null;
-    cidrs.push(cidr.value);
-    at += 1n << BigInt(bits);
-  }
-  return cidrs;
-}
-
-const isBlock = (block: { at: bigint; bits: number; end: bigint }): boolean => {
-  const size = 1n << BigInt(block.bits);
-  return block.at % size === 0n && block.at + size - 1n <= block.end;
-};
-
-const HOOKS = ["input", "forward", "output", "postrouting"] as const;
 
 const hookOf = (name: unknown): FirewallHook | null => HOOKS.find((hook) => hook === name) ?? null;
-
-const object = (value: unknown): Json | null =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Json) : null;
-
-const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);

@@ -42,6 +42,53 @@ void t.test("a table is one transaction that replaces whatever was there", (t) =
   t.end();
 });
 
+void t.test("maps are rewritten before conntrack and after NAT, answers are marked", (t) => {
+  const [real, mapped, host, image, towards] = cidrs(
+    "10.250.0.0/20",
+    "10.64.0.0/20",
+    "fd25::7/128",
+    "fd99::9/128",
+    "10.65.0.0/23",
+  );
+  if (!real || !mapped || !host || !image || !towards) return fail();
+  const text = renderNft({
+    interface: "xylem0",
+    chains: [
+      {
+        hook: "arrival",
+        rules: [
+          { kind: "map-destination", from: "tunnel", real, mapped },
+          { kind: "map-destination", from: "tunnel", real: host, mapped: image },
+        ],
+      },
+      {
+        hook: "departure",
+        rules: [{ kind: "map-source", to: "tunnel", real, mapped, destinations: [towards] }],
+      },
+      { hook: "answer", rules: [{ kind: "mark-answers", to: "tunnel" }] },
+    ],
+  });
+  t.equal(
+    text.split("\n").slice(3, -2).join("\n"),
+    [
+      "\tchain arrival {",
+      "\t\ttype filter hook prerouting priority raw; policy accept;",
+      '\t\tiifname "xylem0" ip daddr 10.64.0.0/20 counter ip daddr set ip daddr & 0.0.15.255 | 10.250.0.0 comment "map-destination"',
+      '\t\tiifname "xylem0" ip6 daddr fd99::9/128 counter ip6 daddr set fd25::7 comment "map-destination"',
+      "\t}",
+      "\tchain departure {",
+      "\t\ttype filter hook postrouting priority 300; policy accept;",
+      '\t\toifname "xylem0" ip daddr { 10.65.0.0/23 } ip saddr 10.250.0.0/20 counter ip saddr set ip saddr & 0.0.15.255 | 10.64.0.0 comment "map-source"',
+      "\t}",
+      "\tchain answer {",
+      "\t\ttype route hook output priority mangle; policy accept;",
+      '\t\toifname "xylem0" ct direction reply counter meta mark set 158 comment "mark-answers"',
+      "\t}",
+    ].join("\n"),
+  );
+  t.end();
+});
+
 void t.test("every rule has a counter and names our interface", (t) => {
   fc.assert(
     fc.property(table(), (anyTable) => {
@@ -179,6 +226,38 @@ for (const { name, expressions } of [
     expressions: [iif("xylem0"), replies, { limit: { rate: 1 } }, counter(0), { accept: null }],
   },
   {
+    name: "a rewriting that keeps other bits",
+    expressions: [
+      iif("xylem0"),
+      match("==", payload("ip", "daddr"), { prefix: { addr: "10.64.0.0", len: 20 } }),
+      counter(0),
+      {
+        mangle: {
+          key: payload("ip", "daddr"),
+          value: { "|": [{ "&": [payload("ip", "daddr"), "0.0.31.255"] }, "10.250.0.0"] },
+        },
+      },
+    ],
+  },
+  {
+    name: "a rewriting of the other address",
+    expressions: [
+      iif("xylem0"),
+      match("==", payload("ip", "daddr"), "10.64.0.1"),
+      counter(0),
+      { mangle: { key: payload("ip", "saddr"), value: "10.250.0.1" } },
+    ],
+  },
+  {
+    name: "another mark",
+    expressions: [
+      match("==", { meta: { key: "oifname" } }, "xylem0"),
+      match("==", { ct: { key: "direction" } }, "reply"),
+      counter(0),
+      { mangle: { key: { meta: { key: "mark" } }, value: 7 } },
+    ],
+  },
+  {
     name: "one family of only-destinations alone",
     expressions: [
       iif("xylem0"),
@@ -282,9 +361,16 @@ function table(): fc.Arbitrary<FirewallTable> {
         (destinations) => ({ kind: "only-destinations", from: "tunnel", destinations }) as const,
       ),
     fc.array(cidr()).map((sources) => ({ kind: "masquerade", from: "tunnel", sources }) as const),
+    cidr().map(
+      (real) => ({ kind: "map-destination", from: "tunnel", real, mapped: real }) as const,
+    ),
+    fc
+      .record({ real: cidr(), destinations: fc.array(cidr()) })
+      .map((map) => ({ kind: "map-source", to: "tunnel", ...map, mapped: map.real }) as const),
+    fc.constant({ kind: "mark-answers", to: "tunnel" } as const),
   );
   const chain: fc.Arbitrary<FirewallChain> = fc.record({
-    hook: fc.constantFrom("input", "forward", "output", "postrouting"),
+    hook: fc.constantFrom("input", "forward", "output", "postrouting", "arrival", "departure"),
     rules: fc.array(rules, { maxLength: 4 }),
   });
   return fc.record({

@@ -33,6 +33,12 @@ const ruleMeaning = (rule: FirewallRule): readonly string[] => {
       return [rule.kind, ...blocks(rule.destinations)];
     case "masquerade":
       return [rule.kind, ...blocks(rule.sources)];
+    case "map-destination":
+      return [rule.kind, rule.real, rule.mapped];
+    case "map-source":
+      return [rule.kind, rule.real, rule.mapped, ...blocks(rule.destinations)];
+    case "mark-answers":
+      return [rule.kind];
   }
 };
 

@@ -10,6 +10,7 @@ import type {
   NetworkDesired,
   NetworkObserved,
   NetworkOperation,
+  Route,
 } from "#src/model/network.ts";
 import { valueOf } from "#src/model/parsed.ts";
 import { isSameFirewall } from "./firewall-equal.ts";
@@ -211,10 +212,15 @@ function run(name: string, state: NetworkObserved, operation: NetworkOperation):
       };
     case "add-route": {
       const others = state.routes.filter(
-        ({ destination }) => destination !== operation.route.destination,
+        ({ destination, table }) =>
+          destination !== operation.route.destination || table !== operation.route.table,
       );
       return { ...state, routes: [...others, { ...operation.route, interface: name }] };
     }
+    case "add-rule":
+      return { ...state, rules: [...(state.rules ?? []), operation.family] };
+    case "remove-rule":
+      return { ...state, rules: (state.rules ?? []).filter((one) => one !== operation.family) };
     case "remove-route":
       return {
         ...state,
@@ -229,11 +235,23 @@ function sorted(value: object): unknown {
   return Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
 
-function anyRoute() {
-  return fc.record({
-    destination: fc.constantFrom(c("10.0.0.0/8"), c("10.1.0.0/16"), c("fd00::/64")),
-    source: fc.constantFrom(null, ip("198.18.0.1"), ip("198.18.0.2")),
-  });
+function anyRoute(): fc.Arbitrary<Route> {
+  const destination = fc.constantFrom(c("10.0.0.0/8"), c("10.1.0.0/16"), c("fd00::/64"));
+  const source = fc.constantFrom(null, ip("198.18.0.1"), ip("198.18.0.2"));
+  return fc.oneof(
+    fc.record({ destination, source }),
+    fc.record({ destination, source, table: fc.constant("own" as const) }),
+    fc.record({
+      destination,
+      source: fc.constant(null),
+      table: fc.constant("own" as const),
+      way: fc.constant("keep-out" as const),
+    }),
+  );
+}
+
+function anyRules() {
+  return fc.uniqueArray(fc.constantFrom(4 as const, 6 as const));
 }
 
 function anyAddresses() {
@@ -250,6 +268,7 @@ function anyDesired(): fc.Arbitrary<NetworkDesired> {
     mtu: fc.constantFrom(1280, 1380),
     addresses: anyAddresses(),
     routes: fc.uniqueArray(anyRoute(), { selector: ({ destination }) => destination }),
+    rules: anyRules(),
     sysctls: anySysctls(),
   });
 }
@@ -260,8 +279,12 @@ function anyObserved(): fc.Arbitrary<NetworkObserved> {
     link: fc.option(fc.record({ mtu: fc.constantFrom(1280, 1380), isUp: fc.boolean() })),
     addresses: anyAddresses(),
     routes: fc
-      .uniqueArray(route, { selector: (found) => `${found.route.destination} ${found.interface}` })
+      .uniqueArray(route, {
+        selector: (found) =>
+          `${found.route.destination} ${found.route.table ?? "main"} ${found.interface}`,
+      })
       .map((list) => list.map((found) => ({ ...found.route, interface: found.interface }))),
+    rules: anyRules(),
     sysctls: anySysctls(),
   });
 }

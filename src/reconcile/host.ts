@@ -6,6 +6,7 @@ import type {
   NetworkDesired,
   NetworkObserved,
   NetworkOperation,
+  Route,
 } from "#src/model/network.ts";
 import { isSameFirewall } from "#src/plan/firewall-equal.ts";
 import { diffNetwork } from "#src/plan/network-diff.ts";
@@ -143,6 +144,7 @@ async function applyAll(options: {
 
 function removalOf(observed: NetworkObserved): readonly NetworkOperation[] {
   return [
+    ...(observed.rules ?? []).map((family) => ({ kind: "remove-rule", family }) as const),
     ...observed.routes.map((route) => ({ kind: "remove-route", route }) as const),
     ...observed.addresses.map((address) => ({ kind: "remove-address", address }) as const),
   ];
@@ -159,14 +161,25 @@ export function describeOperation(operation: NetworkOperation): string {
       return `remove address ${operation.address}`;
     case "add-route": {
       const { destination, source } = operation.route;
-      return `add route ${destination}${source === null ? "" : ` from ${source}`}`;
+      return `add ${routeWords(operation.route)} ${destination}${source === null ? "" : ` from ${source}`}`;
     }
-    case "remove-route":
-      return `remove route ${operation.route.destination} on ${operation.route.interface}`;
+    case "remove-route": {
+      const { route } = operation;
+      return `remove ${routeWords(route)} ${route.destination} on ${route.interface}`;
+    }
+    case "add-rule":
+      return `add rule for our own IPv${operation.family} routes`;
+    case "remove-rule":
+      return `remove rule for our own IPv${operation.family} routes`;
     case "set-sysctl":
       return `set sysctl ${operation.name} ${operation.value}`;
   }
 }
+
+const routeWords = ({ way, table }: Route): string => {
+  const kind = way === "keep-out" ? "keep-out route" : "route";
+  return table === "own" ? `own ${kind}` : kind;
+};
 
 /** Gathers what one pass did and what failed. */
 class Pass {

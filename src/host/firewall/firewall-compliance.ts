@@ -2,6 +2,7 @@
 
 import type { Test } from "tap";
 import { renderNft } from "#src/codec/nft.ts";
+import type { AddressMap } from "#src/model/address-map.ts";
 import { parseCidr, type Cidr } from "#src/model/cidr.ts";
 import type { FirewallTable } from "#src/model/network.ts";
 import type { Firewall } from "#src/ports/firewall.ts";
@@ -54,6 +55,57 @@ export const agentTable: FirewallTable = {
         { kind: "masquerade", from: "tunnel", sources: cidrs("198.18.0.0/23", "fd00:18::/64") },
       ],
     },
+  ],
+};
+
+/** What an agent has that is dialed at mapped addresses. */
+export const mappedAgentTable: FirewallTable = {
+  interface: "xylem0",
+  chains: [
+    {
+      hook: "arrival",
+      rules: [
+        { kind: "map-destination", from: "tunnel", ...map("10.222.5.0/24", "10.64.5.0/24") },
+        { kind: "map-destination", from: "tunnel", ...map("fd00:222:5::/48", "fd99:5::/48") },
+      ],
+    },
+    ...agentTable.chains.filter(({ hook }) => hook !== "postrouting"),
+    {
+      hook: "postrouting",
+      rules: [
+        {
+          kind: "masquerade",
+          from: "tunnel",
+          sources: cidrs("198.18.0.0/23", "fd00:18::/64", "10.65.0.0/24", "fd98::/64"),
+        },
+      ],
+    },
+    {
+      hook: "departure",
+      rules: [
+        {
+          kind: "map-source",
+          to: "tunnel",
+          destinations: cidrs("10.65.0.0/24"),
+          ...map("10.222.5.0/24", "10.64.5.0/24"),
+        },
+        {
+          kind: "map-source",
+          to: "tunnel",
+          destinations: cidrs("fd98::/64"),
+          ...map("fd00:222:5::/48", "fd99:5::/48"),
+        },
+      ],
+    },
+  ],
+};
+
+/** What a gateway has whose shoot overlaps its seed. */
+export const apartGatewayTable: FirewallTable = {
+  interface: "xylem0",
+  chains: [
+    ...gatewayTable.chains,
+    { hook: "answer", rules: [{ kind: "mark-answers", to: "tunnel" }] },
   ],
 };
 
@@ -145,6 +197,9 @@ function tables(): readonly { name: string; table: FirewallTable }[] {
   return [
     { name: "a gateway's", table: gatewayTable },
     { name: "an agent's", table: agentTable },
+    { name: "an agent's with maps", table: mappedAgentTable },
+    { name: "a gateway's whose shoot overlaps its seed", table: apartGatewayTable },
+    { name: "maps of single addresses and odd lengths", table: oddMaps() },
     { name: "one IPv4 source", table: masquerade("198.18.0.0/23") },
     { name: "one IPv6 host", table: masquerade("fd00:18::7/128") },
     {
@@ -160,6 +215,47 @@ function tables(): readonly { name: string; table: FirewallTable }[] {
     { name: "IPv6 only", table: only("fd00:222::/48") },
     { name: "half of all addresses", table: only("0.0.0.0/1", "8000::/1") },
   ];
+}
+
+function oddMaps(): FirewallTable {
+  const pairs = [
+    ["10.1.2.3/32", "10.64.0.9/32"],
+    ["10.1.2.8/29", "10.64.0.16/29"],
+    ["11.0.0.0/8", "12.0.0.0/8"],
+    ["128.0.0.0/1", "0.0.0.0/1"],
+    ["fd00::7/128", "fd99::9/128"],
+    ["fd00:1::/33", "fd99:1::/33"],
+    ["::800:0/101", "::1000:0/101"],
+  ] as const;
+  const destinations = cidrs("198.18.0.0/24", "198.18.2.0/24", "fd98::/64");
+  return {
+    interface: "xylem0",
+    chains: [
+      {
+        hook: "arrival",
+        rules: pairs.map((pair) => ({
+          kind: "map-destination",
+          from: "tunnel",
+          ...map(pair[0], pair[1]),
+        })),
+      },
+      {
+        hook: "departure",
+        rules: pairs.map((pair) => ({
+          kind: "map-source",
+          to: "tunnel",
+          destinations,
+          ...map(pair[0], pair[1]),
+        })),
+      },
+    ],
+  };
+}
+
+function map(real: string, mapped: string): AddressMap {
+  const [from, to] = cidrs(real, mapped);
+  if (from === undefined || to === undefined) throw new TypeError("two blocks are wanted");
+  return { real: from, mapped: to };
 }
 
 /** An empty chain has no rule that could name the interface. */

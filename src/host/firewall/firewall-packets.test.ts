@@ -2,7 +2,8 @@
  * Packets through our real rules, as root in fresh network namespaces:
  *
  *   seed 198.18.0.1 ---- xylem0 [ node ] pod0 ---- pod 10.222.5.2
- *        fd00:18::1             [      ]           fd00:222:5::2
+ *        fd00:18::1             [      ]           fd00:222:5::2, dialed as 10.64.5.2, fd99:5::2
+ *        10.65.0.1, fd98::1     [      ]
  *                               [      ] lan0 ---- stranger 192.168.7.2, fd00:7::2
  *                                                  and, spoofed, 198.18.1.9, fd00:18::9
  *
@@ -14,7 +15,12 @@ import { createInterface, type Interface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
 import t, { type Test } from "tap";
 import { freshNamespace } from "../network/fresh-namespace.ts";
-import { agentTable, gatewayTable } from "./firewall-compliance.ts";
+import {
+  agentTable,
+  apartGatewayTable,
+  gatewayTable,
+  mappedAgentTable,
+} from "./firewall-compliance.ts";
 import { NftFirewall } from "./nft-firewall.ts";
 
 const ADDRESSES = {
@@ -23,16 +29,24 @@ const ADDRESSES = {
     pod: "10.222.5.2",
     podGateway: "10.222.5.1",
     stranger: "192.168.7.2",
+    lan: "192.168.7.1",
     spoofed: "198.18.1.9",
     node: "198.18.0.254",
+    mappedSeed: "10.65.0.1",
+    mappedPod: "10.64.5.2",
+    mappedNobody: "10.64.6.2",
   },
   6: {
     seed: "fd00:18::1",
     pod: "fd00:222:5::2",
     podGateway: "fd00:222:5::1",
     stranger: "fd00:7::2",
+    lan: "fd00:7::1",
     spoofed: "fd00:18::9",
     node: "fd00:18::254",
+    mappedSeed: "fd98::1",
+    mappedPod: "fd99:5::2",
+    mappedNobody: "fd99:6::2",
   },
 } as const;
 const PORT = 9_000;
@@ -135,6 +149,51 @@ async function packetTests(): Promise<void> {
     );
 
     await t.test(
+      `agent IPv${family}: a pod is reached at its mapped address, and answers from there`,
+      async (t) => {
+        await firewall.replace(mappedAgentTable);
+        const pod = await listener(machines.pod, family);
+        t.equal(machines.seed.ask(at.mappedPod, at.mappedSeed), "hello");
+        t.equal(await pod.next(), at.podGateway, "masqueraded like any other");
+        t.equal(machines.seed.ask(at.pod, at.seed), "hello", "its real address still works");
+        pod.stop();
+        for (const kind of ["map-destination", "map-source"]) t.ok((await count(kind)) > 0, kind);
+      },
+    );
+
+    await t.test(
+      `agent IPv${family}: a mapped address that the agent does not know is refused`,
+      async (t) => {
+        await firewall.replace(mappedAgentTable);
+        await counted(t, "only-destinations", () => {
+          machines.seed.send(at.mappedNobody, at.mappedSeed);
+        });
+        await firewall.replace(agentTable);
+        await counted(t, "only-destinations", () => {
+          machines.seed.send(at.mappedPod, at.mappedSeed);
+        });
+      },
+    );
+
+    await t.test(
+      `gateway IPv${family}: answers to others get our mark, its own questions do not`,
+      async (t) => {
+        await firewall.replace(apartGatewayTable);
+        const mark = async (): Promise<number> => count("mark-answers");
+        const seed = await listener(machines.seed, family);
+        t.equal(node.ask(at.seed), "hello");
+        seed.stop();
+        t.equal(await mark(), 0);
+        const own = await listener(node, family, at.lan);
+        // The answer's route leads to xylem0, as that to an address of both clusters does.
+        run([], `ip -${family} route replace ${at.stranger} dev xylem0`);
+        await counted(t, "mark-answers", () => machines.stranger.send(at.lan, at.stranger));
+        run([], `ip -${family} route del ${at.stranger} dev xylem0`);
+        own.stop();
+      },
+    );
+
+    await t.test(
       `gateway IPv${family}: the pod's own connections get answers, the tunnel begins nothing`,
       async (t) => {
         await firewall.replace(gatewayTable);
@@ -229,15 +288,25 @@ function wire(machines: Record<"seed" | "pod" | "stranger", Machine>): void {
     run(to.enter, `ip route add default via ${ends[4][0]?.split("/")[0]}`);
     run(to.enter, `ip -6 route add default via ${ends[6][0]?.split("/")[0]}`);
   }
+  for (const family of [4, 6] as const) {
+    const { mappedSeed, mappedPod, mappedNobody, stranger } = ADDRESSES[family];
+    // Without our filter they would go to a stranger.
+    for (const to of [mappedPod, mappedNobody])
+      run([], `ip -${family} route add ${to} via ${stranger} dev lan0`);
+    const nodad = family === 6 ? " nodad" : "";
+    run(machines.seed.enter, `ip addr add ${mappedSeed} dev eth0${nodad}`);
+    run([], `ip -${family} route add ${mappedSeed} via ${ADDRESSES[family].seed} dev xylem0`);
+  }
   run(machines.stranger.enter, `ip addr add ${ADDRESSES[4].spoofed}/32 dev eth0`);
   run(machines.stranger.enter, `ip addr add ${ADDRESSES[6].spoofed}/128 dev eth0 nodad`);
   for (const setting of ["all", "lan0"]) run([], `sysctl -qw net.ipv4.conf.${setting}.rp_filter=0`);
 }
 
-/** Listens in a machine and echoes; `next` gives the source address of the next datagram. */
+/** Listens in a machine, maybe at one address of it, and echoes; `next` gives the source address of the next datagram. */
 async function listener(
   where: Place,
   family: 4 | 6,
+  address?: string,
 ): Promise<{ next(): Promise<string>; stop(): void }> {
   const script = `
     const socket = require("node:dgram").createSocket("udp${family}");
@@ -245,7 +314,7 @@ async function listener(
       console.log(from.address);
       socket.send(text, from.port, from.address);
     });
-    socket.bind(${PORT}, () => console.log("ready"));
+    socket.bind(${PORT}, ${JSON.stringify(address)}, () => console.log("ready"));
     process.stdin.resume().on("end", () => process.exit(0));`;
   const [command, ...args] = [...where.enter, process.execPath, "--eval", script];
   const child = spawn(command ?? "", args, { stdio: ["pipe", "pipe", "inherit"] });
@@ -274,7 +343,8 @@ function talk(options: {
     const socket = require("node:dgram").createSocket(${to.includes(":") ? '"udp6"' : '"udp4"'});
     const end = (text) => { console.log(text); process.exit(0); };
     socket.on("error", (e) => end(e.message));
-    socket.on("message", (text) => end(String(text)));
+    socket.on("message", (text, { address }) =>
+      end(address === ${JSON.stringify(to)} ? String(text) : \`an answer from \${address}\`));
     socket.bind({ address: ${JSON.stringify(from)} ?? undefined }, () =>
       socket.send("hello", ${PORT}, ${JSON.stringify(to)}, () => ${waits} || end("sent")));
     setTimeout(end, ${WAIT_MS}, "no answer");`;

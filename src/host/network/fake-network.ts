@@ -2,7 +2,7 @@
 
 import type { Cidr } from "#src/model/cidr.ts";
 import { hostCidr } from "#src/model/cidr.ts";
-import type { IpAddress } from "#src/model/ip.ts";
+import type { Family, IpAddress } from "#src/model/ip.ts";
 import type {
   NetworkDesired,
   NetworkObserved,
@@ -26,6 +26,8 @@ interface FakeRoute {
   readonly destination: Cidr;
   readonly source: IpAddress | null;
   readonly protocol: number;
+  readonly way?: "keep-out";
+  readonly table?: "own";
 }
 
 export class FakeNetwork implements Network {
@@ -35,6 +37,7 @@ export class FakeNetwork implements Network {
   writes = 0;
   readonly #links = new Map<string, FakeLink>();
   #routes: FakeRoute[] = [];
+  readonly #rules = new Set<Family>();
   readonly #sysctls = new Map<string, string>();
 
   /** What a device does when it makes its TUN: down, without addresses, strict rp_filter inherited. */
@@ -46,7 +49,7 @@ export class FakeNetwork implements Network {
   /** Takes its addresses, routes and sysctls with it, as the kernel does. */
   removeLink(name: string): void {
     this.#links.delete(name);
-    this.#routes = this.#routes.filter((route) => route.interface !== name);
+    this.#routes = this.#routes.filter((route) => isElsewhere(route, name));
     for (const sysctl of this.#sysctls.keys()) {
       if (sysctl.split(".").includes(name)) this.#sysctls.delete(sysctl);
     }
@@ -79,11 +82,14 @@ export class FakeNetwork implements Network {
       addresses: [...(link?.addresses ?? [])],
       routes: this.#routes
         .filter((route) => route.protocol === OUR_PROTOCOL)
-        .map(({ destination, source, interface: dev }) => ({
+        .map(({ destination, source, interface: dev, way, table }) => ({
           destination,
           source,
           interface: dev,
+          ...(way === undefined ? {} : { way }),
+          ...(table === undefined ? {} : { table }),
         })),
+      ...(this.#rules.size === 0 ? {} : { rules: [...this.#rules].toSorted() }),
       sysctls: Object.fromEntries(sysctls),
     };
   }
@@ -107,6 +113,12 @@ export class FakeNetwork implements Network {
       case "remove-route":
         this.#routes = this.#routes.filter((route) => !isOurs(route, operation.route));
         return;
+      case "add-rule":
+        this.#rules.add(operation.family);
+        return;
+      case "remove-rule":
+        this.#rules.delete(operation.family);
+        return;
       case "set-sysctl":
         this.#setSysctl(operation.name, operation.value);
     }
@@ -120,19 +132,24 @@ export class FakeNetwork implements Network {
         ...[...link.addresses].toSorted(),
       ].join(" "),
     );
-    const routes = this.#routes.map(({ destination, interface: dev, source, protocol }) => {
-      const from = source === null ? "" : ` from ${source}`;
-      return `route ${destination} dev ${dev}${from} proto ${protocol}`;
-    });
+    const routes = this.#routes.map(
+      ({ destination, interface: dev, source, protocol, ...more }) => {
+        const from = source === null ? "" : ` from ${source}`;
+        const way = more.way === "keep-out" ? "throw" : `dev ${dev}`;
+        const table = more.table === "own" ? ` table ${protocol}` : "";
+        return `route ${destination} ${way}${from} proto ${protocol}${table}`;
+      },
+    );
+    const rules = [...this.#rules].toSorted().map((family) => `rule IPv${family} own table`);
     const sysctls = [...this.#sysctls].map(([name, value]) => `sysctl ${name} ${value}`);
-    return [...links, ...routes.toSorted(), ...sysctls.toSorted()].join("\n");
+    return [...links, ...routes.toSorted(), ...rules, ...sysctls.toSorted()].join("\n");
   }
 
   #setLink(name: string, change: { mtu: number; up: boolean }): void {
     const link = this.#link(name);
     link.mtu = change.mtu;
     link.isUp = change.up;
-    if (!change.up) this.#routes = this.#routes.filter((route) => route.interface !== name);
+    if (!change.up) this.#routes = this.#routes.filter((route) => isElsewhere(route, name));
   }
 
   /**
@@ -145,7 +162,7 @@ export class FakeNetwork implements Network {
     const isV4 = (cidr: Cidr): boolean => !cidr.includes(":");
     const isLastV4 = isV4(address) && ![...addresses].some(isV4);
     this.#routes = this.#routes
-      .filter((r) => !isLastV4 || r.interface !== name || !isV4(r.destination))
+      .filter((r) => !isLastV4 || isElsewhere(r, name) || !isV4(r.destination))
       .filter((r) => r.source === null || hostCidr(r.source) !== address || !isV4(address))
       .map((r) =>
         r.source !== null && hostCidr(r.source) === address ? { ...r, source: null } : r,
@@ -164,7 +181,9 @@ export class FakeNetwork implements Network {
         `${what} failed (EINVAL): ${source} is no address of this machine.`,
       );
     }
-    const same = this.#routes.filter((r) => r.destination === route.destination);
+    const same = this.#routes.filter(
+      (r) => r.destination === route.destination && r.table === route.table,
+    );
     if (same.some((r) => r.protocol !== OUR_PROTOCOL)) {
       throw new HostError("io", `${what} is refused: the machine has another route.`);
     }
@@ -190,4 +209,10 @@ const isOurs = (held: FakeRoute, gone: Route & { readonly interface: string }): 
   held.protocol === OUR_PROTOCOL &&
   held.destination === gone.destination &&
   held.source === gone.source &&
+  held.way === gone.way &&
+  held.table === gone.table &&
   held.interface === gone.interface;
+
+/** A route that keeps packets out has no interface, and stays when ours goes. */
+const isElsewhere = (route: FakeRoute, link: string): boolean =>
+  route.way === "keep-out" || route.interface !== link;

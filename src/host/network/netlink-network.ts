@@ -1,6 +1,7 @@
 /** The Network port over rtnetlink: touches only the interface it is told and routes that carry our protocol number. */
 
 import type { Cidr } from "#src/model/cidr.ts";
+import type { Family } from "#src/model/ip.ts";
 import type {
   NetworkDesired,
   NetworkObserved,
@@ -12,17 +13,19 @@ import type { Network } from "#src/ports/network.ts";
 import { RtnetlinkSocket, type NetlinkFailure } from "./netlink-socket.ts";
 import {
   addressBody,
-  isMainTable,
   linkByName,
   linkChange,
   NLM,
   readAddress,
   readLink,
   readRoute,
+  readRule,
   ROUTE_PROTOCOL,
   routeBody,
   rpFilterChange,
   RTM,
+  ruleBody,
+  tableOf,
   type AddressMessage,
   type LinkMessage,
   type RouteMessage,
@@ -44,17 +47,22 @@ export class NetlinkNetwork implements Network {
     this.#socket = new RtnetlinkSocket();
   }
 
-  /** Link-local IPv6 addresses and routes outside the main table are left out: we never make any. */
+  /** Link-local IPv6 addresses and routes of tables that are neither the main one nor ours are left out: we never make any. */
   async observe(want: Pick<NetworkDesired, "interface" | "sysctls">): Promise<NetworkObserved> {
     const links = (await this.#socket.dump(RTM.getLink)).map(readLink).filter((l) => l !== null);
     const link = links.find((l) => l.name === want.interface);
     const addresses = link === undefined ? [] : await this.#addresses(link.index);
     const names = new Map(links.map((l) => [l.index, l.name]));
-    const routes = (await this.#ourRoutes()).map(({ index, destination, source }) => ({
+    const routes = (await this.#ourRoutes()).map(({ index, destination, source, ...more }) => ({
       destination,
       source,
-      interface: (index === null ? undefined : names.get(index)) ?? "",
+      // A route that keeps packets out has no interface: it is that of whoever asks.
+      ...(more.isThrow
+        ? { interface: want.interface, way: "keep-out" as const }
+        : { interface: (index === null ? undefined : names.get(index)) ?? "" }),
+      ...(tableOf(more.table) === "own" ? { table: "own" as const } : {}),
     }));
+    const rules = await this.#ourRules();
     const sysctls: Record<string, string> = {};
     for (const name of Object.keys(want.sysctls)) {
       const value = await readSysctl(name);
@@ -64,6 +72,7 @@ export class NetlinkNetwork implements Network {
       link: link === undefined ? null : { mtu: link.mtu, isUp: link.isUp },
       addresses: addresses.map((a) => a.address).filter((a) => !isKernelsOwn(a)),
       routes,
+      ...(rules.length === 0 ? {} : { rules }),
       sysctls,
     };
   }
@@ -80,6 +89,10 @@ export class NetlinkNetwork implements Network {
         return this.#addRoute(interfaceName, operation.route);
       case "remove-route":
         return this.#removeRoute(operation.route);
+      case "add-rule":
+        return this.#addRule(interfaceName, operation.family);
+      case "remove-rule":
+        return this.#removeRule(interfaceName, operation.family);
       case "set-sysctl":
         return this.#setSysctl(interfaceName, operation);
     }
@@ -125,15 +138,15 @@ export class NetlinkNetwork implements Network {
   async #addRoute(name: string, route: Route): Promise<void> {
     const from = route.source === null ? "" : ` with source ${route.source}`;
     const what = `Add route ${route.destination}${from}`;
-    const { index } = await this.#link(name, what);
-    const body = routeBody({ index, ...route });
+    const index = route.way === "keep-out" ? null : (await this.#link(name, what)).index;
+    const body = routeBody({ ...route, index });
     const create = NLM.create | NLM.exclusive;
     const answer = await this.#socket.request({ type: RTM.newRoute, flags: create, body });
     if (answer.ok) return;
     if (answer.failure.errno !== "EEXIST")
       throw kernelError({ what, name, failure: answer.failure });
 
-    const holders = await this.#mainRoutes(route.destination);
+    const holders = await this.#routesTo(route);
     const foreign = holders.find((r) => r.protocol !== ROUTE_PROTOCOL);
     if (foreign !== undefined) {
       const owner = `protocol ${foreign.protocol}, interface number ${foreign.index ?? "unknown"}`;
@@ -143,7 +156,7 @@ export class NetlinkNetwork implements Network {
           "Remove that route, or take the range out of the tunnel.",
       );
     }
-    if (holders.some((r) => r.index === index && r.source === route.source)) return;
+    if (holders.some((r) => isSame(r, { ...route, index }))) return;
     const replaced = await this.#socket.request({
       type: RTM.newRoute,
       flags: NLM.create | NLM.replace,
@@ -154,17 +167,43 @@ export class NetlinkNetwork implements Network {
 
   /** The kernel ignores the source when it deletes (always for IPv6), so the exact route is looked up first. */
   async #removeRoute(route: Route & { readonly interface: string }): Promise<void> {
-    const link = await this.#findLink(route.interface);
-    const index = link?.index ?? null;
-    const found = (await this.#ourRoutes()).some(
-      (r) => r.destination === route.destination && r.source === route.source && r.index === index,
+    const isThrow = route.way === "keep-out";
+    const index = isThrow ? null : ((await this.#findLink(route.interface))?.index ?? null);
+    const holders = await this.#routesTo(route);
+    const found = holders.some(
+      (r) => r.protocol === ROUTE_PROTOCOL && isSame(r, { ...route, index }),
     );
-    if (!found || index === null) return;
-    const body = routeBody({ index, destination: route.destination, source: route.source });
+    if (!found || (index === null && !isThrow)) return;
+    const body = routeBody({ ...route, index });
     const answer = await this.#socket.request({ type: RTM.deleteRoute, flags: 0, body });
     if (answer.ok || ABSENT.includes(answer.failure.errno)) return;
     const what = `Remove route ${route.destination}`;
     throw kernelError({ what, name: route.interface, failure: answer.failure });
+  }
+
+  async #addRule(name: string, family: Family): Promise<void> {
+    if ((await this.#ourRules()).includes(family)) return;
+    const answer = await this.#socket.request({
+      type: RTM.newRule,
+      flags: NLM.create | NLM.exclusive,
+      body: ruleBody(family),
+    });
+    if (answer.ok || answer.failure.errno === "EEXIST") return;
+    const what = `Add the rule for our own IPv${family} routes`;
+    throw kernelError({ what, name, failure: answer.failure });
+  }
+
+  async #removeRule(name: string, family: Family): Promise<void> {
+    const body = ruleBody(family);
+    const answer = await this.#socket.request({ type: RTM.deleteRule, flags: 0, body });
+    if (answer.ok || ABSENT.includes(answer.failure.errno)) return;
+    const what = `Remove the rule for our own IPv${family} routes`;
+    throw kernelError({ what, name, failure: answer.failure });
+  }
+
+  async #ourRules(): Promise<readonly Family[]> {
+    const all = (await this.#socket.dump(RTM.getRule)).map(readRule);
+    return [...new Set(all.filter((family) => family !== null))].toSorted();
   }
 
   /** A container with NET_ADMIN that is not privileged has a read-only /proc/sys, but netlink. */
@@ -208,16 +247,23 @@ export class NetlinkNetwork implements Network {
     const all = (await this.#socket.dump(RTM.getRoute)).map(readRoute);
     return all
       .filter((r) => r !== null)
-      .filter((r) => r.protocol === ROUTE_PROTOCOL && isMainTable(r.table));
+      .filter((r) => r.protocol === ROUTE_PROTOCOL && tableOf(r.table) !== null);
   }
 
-  async #mainRoutes(destination: Cidr): Promise<readonly RouteMessage[]> {
+  /** Routes to the same destination in the same table, whoever made them. */
+  async #routesTo({ destination, table }: Route): Promise<readonly RouteMessage[]> {
+    const wanted = table ?? "main";
     const all = (await this.#socket.dump(RTM.getRoute)).map(readRoute);
     return all
       .filter((r) => r !== null)
-      .filter((r) => r.destination === destination && isMainTable(r.table));
+      .filter((r) => r.destination === destination && tableOf(r.table) === wanted);
   }
 }
+
+const isSame = (held: RouteMessage, route: Route & { readonly index: number | null }): boolean => {
+  if (held.isThrow !== (route.way === "keep-out") || held.source !== route.source) return false;
+  return held.isThrow || held.index === route.index;
+};
 
 function kernelError(options: { what: string; name: string; failure: NetlinkFailure }): HostError {
   const { what, name, failure } = options;

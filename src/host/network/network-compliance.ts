@@ -124,6 +124,56 @@ export function networkCompliance(t: Test, makeBench: () => Promise<NetworkBench
     t.strictSame((await observe(bench)).routes, []);
   });
 
+  for (const [destination, source] of [
+    ["10.250.0.0/20", "198.18.0.1"],
+    ["fd00:250::/48", "fd00:18::1"],
+  ] as const) {
+    test(`a route to ${destination} of our own table comes back, beside an equal one of somebody else`, async (t, bench) => {
+      await ready(bench);
+      await bench.addLink(OTHER);
+      await bench.network.apply(OTHER, { kind: "set-link", mtu: 1500, up: true });
+      if (source.includes("."))
+        await bench.addForeignRoute({ destination: cidr(destination), interface: OTHER });
+      const added = { ...route(destination, source), table: "own" } as const;
+      for (let i = 0; i < 2; i++)
+        await bench.network.apply(LINK, { kind: "add-route", route: added });
+      const held = { ...added, interface: LINK };
+      t.strictSame((await observe(bench)).routes, [held]);
+      for (let i = 0; i < 2; i++)
+        await bench.network.apply(LINK, { kind: "remove-route", route: held });
+      t.strictSame((await observe(bench)).routes, []);
+    });
+  }
+
+  for (const destination of ["10.250.3.7/32", "fd00:250::7/128"]) {
+    test(`a route that keeps ${destination} out comes back, and outlives the interface`, async (t, bench) => {
+      await ready(bench);
+      const added = { ...route(destination, null), table: "own", way: "keep-out" } as const;
+      for (let i = 0; i < 2; i++)
+        await bench.network.apply(LINK, { kind: "add-route", route: added });
+      const held = { ...added, interface: LINK };
+      t.strictSame((await observe(bench)).routes, [held]);
+      await bench.removeLink(LINK);
+      t.strictSame((await observe(bench)).routes, [held]);
+      for (let i = 0; i < 2; i++)
+        await bench.network.apply(LINK, { kind: "remove-route", route: held });
+      t.strictSame((await observe(bench)).routes, []);
+    });
+  }
+
+  test("a rule for our own table is added once and removed once, each family alone", async (t, bench) => {
+    await ready(bench);
+    for (let i = 0; i < 2; i++) {
+      await bench.network.apply(LINK, { kind: "add-rule", family: 6 });
+      await bench.network.apply(LINK, { kind: "add-rule", family: 4 });
+    }
+    t.strictSame((await observe(bench)).rules, [4, 6]);
+    for (let i = 0; i < 2; i++) await bench.network.apply(LINK, { kind: "remove-rule", family: 4 });
+    t.strictSame((await observe(bench)).rules, [6]);
+    await bench.network.apply(LINK, { kind: "remove-rule", family: 6 });
+    t.strictSame((await observe(bench)).rules, undefined);
+  });
+
   test("W39 somebody else's routes are never observed, removed or replaced", async (t, bench) => {
     await ready(bench);
     await bench.addLink(OTHER);

@@ -1,8 +1,9 @@
 /** Encodes and decodes the few rtnetlink messages we use, as rtnetlink(7) and linux/rtnetlink.h define them. */
 
 import { endianness } from "node:os";
+import { PACKET_MARK } from "#src/codec/nft.ts";
 import { cidrParts, parseCidr, type Cidr } from "#src/model/cidr.ts";
-import { bigintToIp, familyOf, ipToBigint, type IpAddress } from "#src/model/ip.ts";
+import { bigintToIp, familyOf, ipToBigint, type Family, type IpAddress } from "#src/model/ip.ts";
 
 /** Message types, linux/rtnetlink.h. */
 export const RTM = {
@@ -14,6 +15,9 @@ export const RTM = {
   newRoute: 24,
   deleteRoute: 25,
   getRoute: 26,
+  newRule: 32,
+  deleteRule: 33,
+  getRule: 34,
 } as const;
 
 /** Header flags, linux/netlink.h. */
@@ -32,6 +36,10 @@ export const NLMSG_ERROR = 2;
 /** Our mark on routes (`rtm_protocol`); docs/objects.md lists all marks. */
 export const ROUTE_PROTOCOL = 158;
 
+/** Our own routing table, and where packets look into it: after the local table (0), before the main one (32766). */
+const OWN_TABLE = 158;
+const RULE_PRIORITY = 15_800;
+
 const AF_INET = 2;
 const AF_INET6 = 10;
 const IFF_UP = 1;
@@ -39,6 +47,11 @@ const RT_TABLE_MAIN = 254;
 const RT_SCOPE_UNIVERSE = 0;
 const RT_SCOPE_LINK = 253;
 const RTN_UNICAST = 1;
+const RTN_THROW = 9;
+/** linux/fib_rules.h. */
+const FR_ACT_TO_TABLE = 1;
+const FIB_RULE_INVERT = 2;
+const FRA = { priority: 6, mark: 10, table: 15, mask: 16, protocol: 21 } as const;
 /** Skips duplicate address detection: the address is usable at once and nobody else is on this link. */
 const IFA_F_NODAD = 0x02;
 const IFLA = { name: 3, mtu: 4, perFamily: 26 } as const;
@@ -74,6 +87,8 @@ export interface RouteMessage {
   readonly source: IpAddress | null;
   readonly protocol: number;
   readonly table: number;
+  /** Packets go on to the rules after ours. */
+  readonly isThrow: boolean;
 }
 
 /** Body of a request that dumps all links, addresses or routes of every family. */
@@ -116,24 +131,24 @@ export function addressBody(options: {
   return Buffer.concat([head, attribute(IFA.local, bytes), attribute(IFA.address, bytes)]);
 }
 
-/** A route of ours in the main table, to add, replace or delete. */
+/** A route of ours, to add, replace or delete; an index of null is a route that keeps packets out. */
 export function routeBody(options: {
-  index: number;
+  index: number | null;
   destination: Cidr;
   source: IpAddress | null;
+  table?: "own";
 }): Buffer {
+  const { index } = options;
   const { family, base, length } = cidrParts(options.destination);
   const head = Buffer.alloc(12);
   head[0] = kernelFamily(family);
   head[1] = length;
-  head[4] = RT_TABLE_MAIN;
+  head[4] = options.table === "own" ? OWN_TABLE : RT_TABLE_MAIN;
   head[5] = ROUTE_PROTOCOL;
-  head[6] = family === 4 ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE;
-  head[7] = RTN_UNICAST;
-  const attributes = [
-    attribute(RTA.destination, addressBytes(base, family)),
-    attribute(RTA.interface, u32(options.index)),
-  ];
+  head[6] = family === 4 && index !== null ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE;
+  head[7] = index === null ? RTN_THROW : RTN_UNICAST;
+  const attributes = [attribute(RTA.destination, addressBytes(base, family))];
+  if (index !== null) attributes.push(attribute(RTA.interface, u32(index)));
   if (options.source !== null) {
     const bytes = addressBytes(ipToBigint(options.source), familyOf(options.source));
     attributes.push(attribute(RTA.source, bytes));
@@ -183,12 +198,51 @@ export function readRoute(data: Buffer): RouteMessage | null {
     destination,
     source: source === undefined ? null : ipOf(data[0], source),
     protocol: data[5] ?? 0,
+    isThrow: data[7] === RTN_THROW,
     table: table === undefined || table.length < 4 ? (data[4] ?? 0) : readU32(table, 0),
   };
 }
 
-/** The main table, the only one we write to. */
-export const isMainTable = (table: number): boolean => table === RT_TABLE_MAIN;
+/** The table's name in the model; null: we never write to it. */
+export const tableOf = (table: number): "main" | "own" | null => {
+  if (table === RT_TABLE_MAIN) return "main";
+  return table === OWN_TABLE ? "own" : null;
+};
+
+/** Our rule, to add or to delete: what does not carry our mark looks into our own table. */
+export function ruleBody(family: Family): Buffer {
+  const head = Buffer.alloc(12);
+  head[0] = kernelFamily(family);
+  head[4] = OWN_TABLE;
+  head[7] = FR_ACT_TO_TABLE;
+  writeU32(head, FIB_RULE_INVERT, 8);
+  return Buffer.concat([
+    head,
+    attribute(FRA.priority, u32(RULE_PRIORITY)),
+    attribute(FRA.mark, u32(PACKET_MARK)),
+    attribute(FRA.mask, u32(0xffffffff)),
+    attribute(FRA.table, u32(OWN_TABLE)),
+    attribute(FRA.protocol, Buffer.from([ROUTE_PROTOCOL])),
+  ]);
+}
+
+/** The family of a rule of ours; null: somebody else's. */
+export function readRule(data: Buffer): Family | null {
+  if (data.length < 12) return null;
+  const family = data[0] === AF_INET ? 4 : data[0] === AF_INET6 ? 6 : null;
+  const attributes = readAttributes(data, 12);
+  const value = (type: number): number | null => {
+    const bytes = attributes.get(type);
+    return bytes === undefined || bytes.length < 4 ? null : readU32(bytes, 0);
+  };
+  const isOurs =
+    attributes.get(FRA.protocol)?.[0] === ROUTE_PROTOCOL &&
+    (readU32(data, 8) & FIB_RULE_INVERT) !== 0 &&
+    value(FRA.priority) === RULE_PRIORITY &&
+    value(FRA.mark) === PACKET_MARK &&
+    value(FRA.table) === OWN_TABLE;
+  return isOurs ? family : null;
+}
 
 /** The positive errno of an error message; 0 is an acknowledgement. */
 export const readErrno = (data: Buffer): number => (data.length < 4 ? 0 : -readS32(data, 0));
