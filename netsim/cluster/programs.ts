@@ -1,10 +1,11 @@
 /** Builds the real programs that the lab runs, once, and keeps them outside the tree by content hash. */
 
 import { createHash } from "node:crypto";
-import { access, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { access, copyFile, mkdir, readFile, realpath, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { runCommand } from "#netsim/lab/process.ts";
 import { cacheFolder } from "../../scripts/cache-folder.ts";
+import { findEach, findFolder, type MachineProgram, moduleVersion } from "./machine-programs.ts";
 
 /** Absolute path of each program. */
 export interface Programs {
@@ -33,6 +34,8 @@ export interface ProgramsOptions {
   readonly onProgress?: (progress: BuildProgress) => void;
   /** Default: $XYLEM_CACHE, else $XDG_CACHE_HOME/xylem, else ~/.cache/xylem. */
   readonly cacheFolder?: string;
+  /** Where the machine may have the programs already. Default: $PATH. */
+  readonly searchPath?: string;
 }
 
 interface Unit {
@@ -44,11 +47,13 @@ interface Unit {
   readonly sources: { readonly folder: string; readonly files: readonly string[] } | null;
   /** Names in the finished folder; for module builds the name that Go gives to a name of ours. */
   readonly outputs: Readonly<Record<string, string>>;
-  /** Where the machine may have the same programs already: what the first must print for `--version`. */
-  readonly isOnMachineIf?: string;
+  /** What is taken from the machine instead, when one of its folders has all of it in this version. */
+  readonly onMachine?: readonly MachineProgram[];
 }
 
 const kubernetesVersion = "v1.37.2";
+const etcdVersion = "v3.7.0";
+const metricsServerVersion = "v0.9.0";
 const containerdVersion = "v2.4.2";
 const wireguardGoVersion = "v0.0.0-20260522210424-ecfc5a8d5446";
 
@@ -91,7 +96,11 @@ const units: readonly Unit[] = [
       "containerd-shim-runc-v2": "containerd-shim-runc-v2",
       ctr: "ctr",
     },
-    isOnMachineIf: containerdVersion,
+    onMachine: ["containerd", "containerd-shim-runc-v2", "ctr"].map((name) => ({
+      name,
+      version: containerdVersion,
+      ask: (path) => [path, "-v"],
+    })),
   },
   {
     name: "wireguard-go",
@@ -105,6 +114,7 @@ const units: readonly Unit[] = [
     ],
     sources: null,
     outputs: { wireguard: "wireguard-go" },
+    onMachine: [{ name: "wireguard-go", version: wireguardGoVersion, ask: moduleVersion }],
   },
   {
     name: "labpod",
@@ -115,18 +125,43 @@ const units: readonly Unit[] = [
   },
 ];
 
+/** What hyperkube has in it, as the machine may have it in parts. */
+const kubernetesParts: readonly MachineProgram[] = [
+  ...["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"].map(
+    (name) => ({ name, version: kubernetesVersion }),
+  ),
+  {
+    name: "kubectl",
+    version: kubernetesVersion,
+    ask: (path) => [path, "version", "--client"] as const,
+  },
+  { name: "etcd", version: etcdVersion },
+  { name: "metrics-server", version: metricsServerVersion },
+];
+
+const dispatcher: Unit = {
+  name: "dispatcher",
+  roughTotalMs: 5_000,
+  args: ["build", ...commonFlags, "-ldflags", "-s -w"],
+  sources: { folder: "dispatcher", files: ["main.go", "go.mod"] },
+  outputs: { dispatcher: "hyperkube" },
+};
+
 /**
  * Returns the programs, building what the cache lacks: one at a time, and nothing half-built is ever visible.
  * Cold this takes about ten minutes on two cores; with everything in the cache, well under a second.
  */
 export async function openPrograms(options: ProgramsOptions = {}): Promise<Programs> {
   const root = join(options.cacheFolder ?? cacheFolder(), "programs");
+  const searchPath = options.searchPath ?? process.env["PATH"] ?? "";
   const compiler = await compilerVersion();
   const folders: string[] = [];
   for (const [index, unit] of units.entries()) {
-    const found = await folderOnMachine(unit);
-    const folder = found ?? join(root, await contentHash(unit, compiler));
-    if (found === null && !(await isComplete(folder, unit))) {
+    let folder = join(root, await contentHash(unit, compiler));
+    const isBuilt = await isComplete(folder, unit);
+    const found = isBuilt ? null : await folderOnMachine(unit, root, compiler, searchPath);
+    folder = found ?? folder;
+    if (found === null && !isBuilt) {
       await build(unit, folder, (elapsedMs) => {
         const { name: step, roughTotalMs } = unit;
         options.onProgress?.({
@@ -151,19 +186,56 @@ export async function openPrograms(options: ProgramsOptions = {}): Promise<Progr
   };
 }
 
-/** A folder of PATH that has all of a unit's programs in the right version; null: none has. */
-async function folderOnMachine(unit: Unit): Promise<string | null> {
-  const { isOnMachineIf: version } = unit;
-  const [first] = Object.values(unit.outputs);
-  if (version === undefined || first === undefined) return null;
-  for (const folder of (process.env["PATH"] ?? "").split(":")) {
-    if (!folder.startsWith("/") || !(await isComplete(folder, unit))) continue;
-    const { code, stdout } = await runCommand([join(folder, first), "--version"], { check: false });
-    const isSame = (word: string): boolean =>
-      `v${word.replace(/^v/, "").split("+")[0]}` === version;
-    if (code === 0 && stdout.split(/\s/).some(isSame)) return folder;
+/** A folder with a unit's programs from the machine; null: it has not all of them in the right version. */
+async function folderOnMachine(
+  unit: Unit,
+  root: string,
+  compiler: string,
+  searchPath: string,
+): Promise<string | null> {
+  if (unit.onMachine !== undefined) return findFolder(unit.onMachine, searchPath);
+  return unit.name === "hyperkube" ? hyperkubeOnMachine(root, compiler, searchPath) : null;
+}
+
+/** A folder that does what hyperkube does by the machine's own programs, made below `root`; null: not all are there. */
+export async function hyperkubeOnMachine(
+  root: string,
+  compiler: string,
+  searchPath: string,
+): Promise<string | null> {
+  const parts = await findEach(kubernetesParts, searchPath);
+  return parts === null ? null : gather(parts, root, compiler);
+}
+
+/** Puts the machine's Kubernetes programs into one folder (pods mount it), behind hyperkube's name. */
+async function gather(
+  parts: ReadonlyMap<string, string>,
+  root: string,
+  compiler: string,
+): Promise<string> {
+  const hash = createHash("sha256").update(await contentHash(dispatcher, compiler));
+  for (const [name, path] of parts) {
+    const { size, mtimeMs } = await stat(await realpath(path));
+    hash.update(`\0${name}\0${path}\0${size}\0${mtimeMs}`);
   }
-  return null;
+  const folder = join(root, `machine-${hash.digest("hex").slice(0, 16)}`);
+  const names = [...parts.keys()];
+  const whole = {
+    ...dispatcher,
+    outputs: { ...dispatcher.outputs, ...Object.fromEntries(names.map((name) => [name, name])) },
+  };
+  if (await isComplete(folder, whole)) return folder;
+  const unfinished = `${folder}.unfinished-${process.pid}`;
+  await mkdir(unfinished, { recursive: true });
+  try {
+    await compile(dispatcher, unfinished);
+    await rename(join(unfinished, dispatcher.name), join(unfinished, "hyperkube"));
+    for (const [name, path] of parts) await copyFile(path, join(unfinished, name));
+    await publish(unfinished, folder, whole);
+  } finally {
+    await rm(unfinished, { recursive: true, force: true });
+  }
+  return folder;
 }
 
 async function compilerVersion(): Promise<string> {

@@ -1,0 +1,3 @@
+module xylem.dev/netsim/cluster/dispatcher
+
+go 1.26
