@@ -300,3 +300,56 @@ void t.test("objects that can't be read are told and hide nothing", async (t) =>
   });
   await loop.stop();
 });
+
+void t.test(
+  "an edit of a seed is told at once to claims that have what it now forbids, and taken back; nothing moves",
+  async (t) => {
+    const { kube, clock, seed, start, condition, status } = world();
+    seed(poolSample("p", ["10.0.0.0/20"]), seedSample("eu-1"), claimSample("a", { nodes: 24 }));
+    const loop = start();
+    await clock.advance(2_000);
+    const reserve = (reserved: readonly string[]) =>
+      kube.patch(SEED_NETWORKS, { name: "eu-1" }, { spec: { reserved } });
+    await reserve(["10.0.0.0/22"]);
+    await clock.advance(2_000);
+    t.match(condition("a"), {
+      status: "False",
+      reason: "Overlap",
+      message:
+        "nodes 10.0.0.0/24 of NetworkClaim shoot--a/net lies inside reserved 10.0.0.0/22 of SeedNetwork eu-1",
+    });
+    t.strictSame(status("a").nodes, ["10.0.0.0/24"]);
+    seed(claimSample("b", { nodes: 24 }));
+    await clock.advance(2_000);
+    t.strictSame(status("b").nodes, ["10.0.4.0/24"], "what comes later keeps clear of it");
+    await reserve([]);
+    await clock.advance(2_000);
+    t.match(condition("a"), { status: "True" });
+    await loop.stop();
+  },
+);
+
+void t.test(
+  "two allocators that know different free ranges do not quarrel about what would fit",
+  async (t) => {
+    const { kube, clock, seed, start, condition } = world();
+    seed(poolSample("p", ["10.0.0.0/22"]), seedSample("eu-1"));
+    seed(claimSample("a", { nodes: "10.0.0.0/24" }));
+    const first = start();
+    await clock.advance(2_000);
+    seed(claimSample("late", { nodes: "10.0.0.0/24" }));
+    await clock.advance(2_000);
+    t.match(condition("late"), { reason: "Overlap", message: /e\.g\. 10\.0\.1\.0\/24/u });
+    // The first one's answer stays as it is when others are granted; the second one's is made later.
+    seed(claimSample("b", { nodes: 24 }));
+    await clock.advance(2_000);
+    const second = start();
+    await clock.advance(2_000);
+    t.match(condition("late"), { message: /e\.g\. 10\.0\.2\.0\/24/u });
+    const before = kube.writes.length;
+    await clock.advance(60_000);
+    t.equal(kube.writes.length, before);
+    await first.stop();
+    await second.stop();
+  },
+);

@@ -1,7 +1,8 @@
 /**
  * Runs the tests and ends with one line, `N passed, N failed, N skipped`.
- *   node scripts/test.ts [--layer unit|dataplane|lab] [PATTERN...]
- * unit: no privileges, in parallel. dataplane: the Rust crate. lab: root, network namespaces, one at a time.
+ *   node scripts/test.ts [--layer unit|world|dataplane|lab] [PATTERN...]
+ * unit: no privileges, in parallel. world: as unit, for minutes. dataplane: the Rust crate. lab: root, network
+ * namespaces, one at a time.
  */
 
 import { spawn } from "node:child_process";
@@ -13,7 +14,7 @@ import { removeLeftovers } from "#netsim/lab/lab.ts";
 import { cacheFolder } from "./cache-folder.ts";
 import { countCargo, countTap, type TestCounts } from "./test-report.ts";
 
-type Layer = "unit" | "dataplane" | "lab";
+type Layer = "unit" | "world" | "dataplane" | "lab";
 
 interface Job {
   readonly name: string;
@@ -35,6 +36,9 @@ interface Outcome {
 const UNIT_TIMEOUT_MS = 120_000;
 const LAB_TIMEOUT_MS = 1_500_000;
 const UNIT_PARALLEL = 2;
+const WORLD_TIMEOUT_MS = 1_500_000;
+/** Schedules of allocators that the whole run explores, in as many programs as run at once. */
+const SCHEDULES = 100_000;
 /** Bound of what is kept of one program's output, in characters. */
 const OUTPUT_MAX = 32 * 1024 * 1024;
 
@@ -53,6 +57,21 @@ const tapJob = (file: string, layer: Layer): Job => ({
   count: countTap,
 });
 
+/** Each explores seeds of its own; the unit layer has explored the first few already. */
+const worldJobs = (): readonly Job[] =>
+  Array.from({ length: UNIT_PARALLEL }, (_, at): Job => {
+    const file = "netsim/world/allocation-world.test.ts";
+    const count = SCHEDULES / UNIT_PARALLEL;
+    return {
+      name: `${file} (${count} schedules, part ${at + 1})`,
+      layer: "world",
+      argv: [process.execPath, file],
+      env: { XYLEM_SCHEDULES: String(count), XYLEM_SCHEDULE_FIRST: String(1 + at * count) },
+      timeoutMs: WORLD_TIMEOUT_MS,
+      count: countTap,
+    };
+  });
+
 /** Variables for tests that run a program of the lab but must not import netsim. */
 const labEnvironment = async (): Promise<Readonly<Record<string, string>>> => ({
   XYLEM_WIREGUARD_GO: (await openPrograms()).wireguardGo,
@@ -69,6 +88,8 @@ const findJobs = (): Job[] => {
   ).filter((file) => !lab.includes(file));
   const cargo = ["cargo", "test", "--locked", "--manifest-path", "dataplane/Cargo.toml"] as const;
   return [
+    // The long ones first, so that the short ones fill what is left of the machine.
+    ...worldJobs(),
     ...unit.toSorted().map((file) => tapJob(file, "unit")),
     {
       name: "dataplane (cargo test)",
@@ -179,7 +200,7 @@ const main = async (): Promise<number> => {
   });
   if (values.help === true) {
     console.log(
-      "usage: test.ts [--layer unit|dataplane|lab]... [PATTERN...]\nPATTERN: part of a test file's path",
+      "usage: test.ts [--layer unit|world|dataplane|lab]... [PATTERN...]\nPATTERN: part of a test file's path",
     );
     return 0;
   }
@@ -188,16 +209,14 @@ const main = async (): Promise<number> => {
       (values.layer === undefined || values.layer.includes(job.layer)) &&
       (positionals.length === 0 || positionals.some((part) => job.name.includes(part))),
   );
-  const rest = wanted.filter((job) => job.layer !== "unit");
+  const isPlain = ({ layer }: Job): boolean => layer === "unit" || layer === "world";
+  const rest = wanted.filter((job) => !isPlain(job));
   const hasLab = rest.some((job) => job.layer === "lab");
   const removed = hasLab ? await removeLeftovers() : [];
   if (hasLab) Object.assign(process.env, await labEnvironment());
   if (removed.length > 0) console.log(`removed what killed runs had left: ${removed.join(", ")}`);
   const outcomes = [
-    ...(await runAll(
-      wanted.filter((job) => job.layer === "unit"),
-      UNIT_PARALLEL,
-    )),
+    ...(await runAll(wanted.filter(isPlain), UNIT_PARALLEL)),
     ...(await runBeside(rest)),
   ];
   const sum = (pick: (counts: TestCounts) => number): number =>

@@ -17,17 +17,25 @@ interface Held {
   readonly owner: string;
 }
 
-const heldBy = ({ blocks }: AllocationObjects): readonly Held[] =>
-  blocks.map((block) => {
-    const spec = Object(block["spec"]);
-    return {
-      name: block.metadata.name,
-      cidr: valueOf(parseCidr(spec.cidr)),
-      vpc: String(spec.vpc),
-      kind: String(spec.kind),
-      owner: String(spec.owner.uid),
-    };
-  });
+const heldBy = ({ blocks }: AllocationObjects): readonly Held[] => blocks.map(readHeld);
+
+/** Blocks don't change, so each is read once. */
+const read = new WeakMap<KubeObject, Held>();
+
+const readHeld = (block: KubeObject): Held => {
+  const before = read.get(block);
+  if (before !== undefined) return before;
+  const spec = Object(block["spec"]);
+  const held = {
+    name: block.metadata.name,
+    cidr: valueOf(parseCidr(spec.cidr)),
+    vpc: String(spec.vpc),
+    kind: String(spec.kind),
+    owner: String(spec.owner.uid),
+  };
+  read.set(block, held);
+  return held;
+};
 
 const uidsOf = ({ claims }: AllocationObjects): ReadonlySet<string> =>
   new Set(claims.map(({ metadata }) => metadata.uid ?? ""));
@@ -57,6 +65,8 @@ const overlapRule = (now: AllocationObjects): string | null => {
   for (const [at, a] of held.entries()) {
     const b = held.slice(0, at).find((one) => one.vpc === a.vpc && overlaps(one.cidr, a.cidr));
     if (b !== undefined) return `${a.name} of ${a.owner} overlaps ${b.name} of ${b.owner}`;
+    const twin = held.slice(0, at).find(({ owner, kind }) => owner === a.owner && kind === a.kind);
+    if (twin !== undefined) return `${a.owner} has ${a.kind} twice: ${a.name} and ${twin.name}`;
   }
   return null;
 };
@@ -75,7 +85,14 @@ const statusRule = (now: AllocationObjects): string | null => {
 };
 
 /** Says what is not right once nothing happens any more; null: nothing. */
-export const unsettledRule = (now: AllocationObjects, pool: readonly Cidr[]): string | null => {
+export const unsettledRule = (
+  now: AllocationObjects,
+  space: {
+    readonly pool: readonly Cidr[];
+    /** What the seed of all claims has set aside. */
+    readonly forbidden: readonly Cidr[];
+  },
+): string | null => {
   const living = uidsOf(now);
   const held = heldBy(now);
   const orphan = held.find(({ owner }) => !living.has(owner));
@@ -87,8 +104,15 @@ export const unsettledRule = (now: AllocationObjects, pool: readonly Cidr[]): st
     if (JSON.stringify(told.blocks ?? []) !== JSON.stringify(names)) {
       return `${claim.metadata.namespace ?? ""} has ${names.join()} and is told ${String(told.blocks)}`;
     }
+    const isForbidden = mine.some(({ cidr }) => space.forbidden.some((one) => overlaps(one, cidr)));
+    const [condition] = Array.isArray(told.conditions) ? told.conditions : [];
+    const says = `${String(Object(condition).status)} ${String(Object(condition).reason)}`;
+    const right = isForbidden ? "False Overlap" : "True Allocated";
+    if (mine.length > 0 && says !== right) {
+      return `${claim.metadata.namespace ?? ""} has ${names.join()} and is told ${says}, not ${right}`;
+    }
     if (mine.length > 0) continue;
-    const free = freeFor(claim, { held, pool });
+    const free = freeFor(claim, { ...space, held });
     if (free !== null)
       return `${claim.metadata.namespace ?? ""} has nothing, though ${free} is free`;
   }
@@ -98,7 +122,11 @@ export const unsettledRule = (now: AllocationObjects, pool: readonly Cidr[]): st
 /** For claims of nodes alone: a place that nobody has, tried one by one; null: none. */
 const freeFor = (
   claim: KubeObject,
-  world: { readonly held: readonly Held[]; readonly pool: readonly Cidr[] },
+  world: {
+    readonly held: readonly Held[];
+    readonly pool: readonly Cidr[];
+    readonly forbidden: readonly Cidr[];
+  },
 ): Cidr | null => {
   const spec = Object(claim["spec"]);
   const wish = spec.nodes.ipv4;
@@ -107,6 +135,7 @@ const freeFor = (
       ? [valueOf(parseCidr(wish.cidr))]
       : world.pool.flatMap((range) => placesIn(range, Number(wish.prefixLength)));
   const isFree = (place: Cidr) =>
+    !world.forbidden.some((one) => overlaps(one, place)) &&
     !world.held.some((one) => one.vpc === spec.vpc && overlaps(one.cidr, place));
   return places.find(isFree) ?? null;
 };

@@ -7,20 +7,26 @@ import { FakeLog } from "#src/host/fake-log.ts";
 import { FakeKube } from "#src/host/kube/fake-kube.ts";
 import type { Cidr } from "#src/model/cidr.ts";
 import type { Clock } from "#src/ports/clock.ts";
-import type { Kube, KubeName, KubeResource } from "#src/ports/kube.ts";
-import {
-  NETWORK_BLOCKS,
-  NETWORK_CLAIMS,
-  NETWORK_DOMAINS,
-  NETWORK_POOLS,
-  SEED_NETWORKS,
-} from "#src/ports/kube-resource.ts";
+import type { Kube, KubeName, KubeObject, KubeResource } from "#src/ports/kube.ts";
+import { NETWORK_BLOCKS, NETWORK_CLAIMS, NETWORK_DOMAINS } from "#src/ports/kube-resource.ts";
 import type { AllocationItems } from "#src/reconcile/allocation-facts.ts";
-import { claimSample, poolSample, seedSample } from "#src/reconcile/allocation-samples.ts";
+import {
+  claimSample,
+  poolSample,
+  seedSample,
+  type Sample,
+} from "#src/reconcile/allocation-samples.ts";
+import { rememberedReadings } from "#src/reconcile/allocation-readings.ts";
 import { Allocator } from "#src/reconcile/allocator.ts";
 import { brokenRule, unsettledRule, type AllocationObjects } from "./allocation-rules.ts";
 import type { Choices } from "./choices.ts";
-import { History, ScheduledKube, type Call } from "./scheduled-kube.ts";
+import {
+  History,
+  ScheduledKube,
+  WrittenHistory,
+  type Call,
+  type ShownHistory,
+} from "./scheduled-kube.ts";
 
 export interface AllocationWorldOptions {
   readonly allocators: number;
@@ -32,22 +38,28 @@ export interface AllocationWorldOptions {
 export interface ScheduleResult {
   /** Null: all rules held. */
   readonly broken: string | null;
-  /** What happened, in order. */
+  /** What happened, in order; empty where all rules held. */
   readonly trace: readonly string[];
 }
 
+/** What allocators read and write. */
 const KINDS = {
   claims: NETWORK_CLAIMS,
   blocks: NETWORK_BLOCKS,
   domains: NETWORK_DOMAINS,
-  pools: NETWORK_POOLS,
-  seeds: SEED_NETWORKS,
 } as const;
 type Kind = keyof AllocationItems;
-const MOVING: readonly Kind[] = ["claims", "blocks", "domains"];
+const MOVING = ["claims", "blocks", "domains", "seeds"] as const satisfies readonly Kind[];
+const WRITTEN = ["claims", "blocks", "domains"] as const satisfies readonly Kind[];
+type MovingKind = (typeof MOVING)[number];
 
 /** Room for four /28; wishes are /27 and /28. */
 const POOL = "10.0.0.0/26" as Cidr;
+/** What the seed has set aside: nothing of the pool, or some of it. */
+const FORBIDDEN: readonly (readonly Cidr[])[] = [[], ["10.0.0.32/28" as Cidr]];
+const SEEDS = FORBIDDEN.map((reserved) => shownSample(seedSample("eu-1", { reserved })));
+const seedState = (which: number): ReadonlyMap<string, KubeObject> => SEEDS[which] ?? new Map();
+const POOLS = shownSample(poolSample("p", [POOL]));
 /** Small, and of mixed sizes, so that they meet. */
 const WISHES = [27, 28, "10.0.0.0/27", "10.0.0.16/28", "10.0.0.32/28", 28] as const;
 const NAMES = ["a", "b", "c"] as const;
@@ -59,25 +71,38 @@ const FAULTS_MAX = 2;
 /** An allocator that runs this often without an end never ends. */
 const SETTLE_ROUNDS_MAX = 12;
 
+/** Objects are frozen, so what one allocator has read of them holds for all. */
+const readings = rememberedReadings();
+
+function shownSample({ object }: Sample): ReadonlyMap<string, KubeObject> {
+  return new Map([[object.metadata.name, object]]);
+}
+
 interface Action {
-  readonly label: string;
+  readonly label: () => string;
   readonly run: () => void | Promise<void>;
+}
+
+interface Histories extends Readonly<Record<keyof typeof KINDS, History>> {
+  readonly seeds: WrittenHistory;
 }
 
 /** One allocator: what it sees, what it waits for. A restart makes another one of the same number. */
 class Instance {
   readonly label: string;
-  readonly shown: Record<Kind, number>;
+  readonly shown: Record<MovingKind, number>;
   calls: Call[] = [];
   isRunning = false;
-  /** Its last pass asked for another one. */
-  isWaiting = false;
+  /** Its last pass asked for another one, or there was none yet. */
+  isWaiting = true;
+  /** What was shown when the last pass began. */
+  #begun: Readonly<Record<MovingKind, number>>;
   readonly #allocator: Allocator;
 
   constructor(options: {
     readonly label: string;
-    readonly shown: Record<Kind, number>;
-    readonly histories: Readonly<Record<Kind, History>>;
+    readonly shown: Record<MovingKind, number>;
+    readonly histories: Histories;
     readonly server: FakeKube;
     readonly clock: Clock;
     readonly graceMs: number;
@@ -88,20 +113,31 @@ class Instance {
     const { server, histories, clock, graceMs, callsMax, spoil, onLanded } = options;
     this.label = options.label;
     this.shown = options.shown;
+    this.#begun = { ...options.shown };
     const items = (): AllocationItems => ({
       claims: histories.claims.at(this.shown.claims),
       blocks: histories.blocks.at(this.shown.blocks),
       domains: histories.domains.at(this.shown.domains),
-      pools: histories.pools.at(this.shown.pools),
+      pools: POOLS,
       seeds: histories.seeds.at(this.shown.seeds),
     });
     const park = (call: Call): void => void this.calls.push(call);
     const kube = spoil(new ScheduledKube({ server, park, onLanded }), items);
-    this.#allocator = new Allocator({ kube, clock, graceMs, callsMax, items });
+    this.#allocator = new Allocator({ kube, clock, graceMs, callsMax, items, readings });
+  }
+
+  /** True when its loop would run a pass: news came, or it asked for one; a wakeup that it lost is never made up for. */
+  get isDue(): boolean {
+    return (
+      !this.isRunning &&
+      (this.isWaiting || MOVING.some((kind) => this.#begun[kind] !== this.shown[kind]))
+    );
   }
 
   start(onBroken: (error: unknown) => void): void {
     this.isRunning = true;
+    this.isWaiting = false;
+    this.#begun = { ...this.shown };
     this.#allocator.pass().then(
       ({ againMs, problem }) => {
         this.isRunning = false;
@@ -131,11 +167,11 @@ export class AllocationWorld {
   readonly #choices: Choices;
   readonly #options: AllocationWorldOptions;
   readonly #server: FakeKube;
-  readonly #histories: Readonly<Record<Kind, History>>;
+  readonly #histories: Histories;
   readonly #instances: Instance[] = [];
   /** Calls whose caller was killed, or told that there is no answer. */
   #adrift: Call[] = [];
-  readonly #trace: string[] = [];
+  readonly #trace: (() => string)[] = [];
   #broken: string | null = null;
   #before: AllocationObjects = { claims: [], blocks: [] };
   #events = 0;
@@ -143,6 +179,8 @@ export class AllocationWorld {
   #starts = 0;
   #nowMs = 0;
   #writes = 0;
+  /** Which of FORBIDDEN the seed says. */
+  #forbidden = 0;
   readonly #clock: Clock = {
     nowMs: () => this.#nowMs,
     wallMs: () => Date.UTC(2026, 0, 1) + this.#nowMs,
@@ -152,17 +190,12 @@ export class AllocationWorld {
   constructor(choices: Choices, options: AllocationWorldOptions) {
     this.#choices = choices;
     this.#options = options;
-    this.#server = new FakeKube({ clock: this.#clock, log: new FakeLog() });
-    for (const { resource, object } of [seedSample("eu-1"), poolSample("p", [POOL])]) {
-      this.#server.seed(resource, object);
-    }
-    const history = (kind: Kind): History => new History(this.#server, KINDS[kind]);
+    this.#server = new FakeKube({ clock: this.#clock, log: new FakeLog(), isFrozen: true });
     this.#histories = {
-      claims: history("claims"),
-      blocks: history("blocks"),
-      domains: history("domains"),
-      pools: history("pools"),
-      seeds: history("seeds"),
+      claims: new History(this.#server, NETWORK_CLAIMS),
+      blocks: new History(this.#server, NETWORK_BLOCKS),
+      domains: new History(this.#server, NETWORK_DOMAINS),
+      seeds: new WrittenHistory(seedState(0)),
     };
     const graceMs = choices.pick(2) * 50;
     const callsMax = 1 + choices.pick(2);
@@ -178,7 +211,7 @@ export class AllocationWorld {
 
   #newInstance(graceMs: number, callsMax: number): Instance {
     this.#starts += 1;
-    const shown = { claims: 0, blocks: 0, domains: 0, pools: 0, seeds: 0 };
+    const shown = { claims: 0, blocks: 0, domains: 0, seeds: 0 };
     for (const kind of MOVING) shown[kind] = this.#histories[kind].newest;
     return new Instance({
       label: `#${this.#starts}`,
@@ -206,7 +239,8 @@ export class AllocationWorld {
       await this.#do(action);
     }
     await this.#settle();
-    return { broken: this.#broken, trace: this.#trace };
+    const isFine = this.#broken === null;
+    return { broken: this.#broken, trace: isFine ? [] : this.#trace.map((line) => line()) };
   }
 
   async #do({ label, run }: Action): Promise<void> {
@@ -219,7 +253,7 @@ export class AllocationWorld {
   #actions(): Action[] {
     const actions: Action[] = [];
     for (const [at, instance] of this.#instances.entries()) {
-      if (!instance.isRunning) actions.push(this.#pass(instance));
+      if (instance.isDue) actions.push(this.#pass(instance));
       for (const call of instance.calls) actions.push(this.#landing(instance, call));
       const lagging = MOVING.filter((kind) => this.#lagOf(instance, kind) > 0);
       if (lagging.length > 0) actions.push(this.#showing(instance, lagging));
@@ -234,7 +268,7 @@ export class AllocationWorld {
 
   #pass(instance: Instance): Action {
     return {
-      label: `${instance.label} begins a pass`,
+      label: () => `${instance.label} begins a pass`,
       run: () => {
         instance.start((error) => {
           this.#broken ??= `${instance.label} is broken: ${String(error)}`;
@@ -246,7 +280,7 @@ export class AllocationWorld {
 
   #landing(instance: Instance, call: Call): Action {
     return {
-      label: `${instance.label} ${call.label}`,
+      label: () => `${instance.label} ${call.label()}`,
       run: async () => {
         instance.calls = instance.calls.filter((one) => one !== call);
         await call.land();
@@ -255,14 +289,15 @@ export class AllocationWorld {
     };
   }
 
-  #lagOf(instance: Instance, kind: Kind): number {
-    return this.#histories[kind].newest - instance.shown[kind];
+  #lagOf(instance: Instance, kind: MovingKind): number {
+    const history: ShownHistory = this.#histories[kind];
+    return history.newest - instance.shown[kind];
   }
 
   /** All that lags, or some of it. */
-  #showing(instance: Instance, lagging: readonly Kind[]): Action {
+  #showing(instance: Instance, lagging: readonly MovingKind[]): Action {
     return {
-      label: `${instance.label} is shown news`,
+      label: () => `${instance.label} is shown news`,
       run: () => {
         const chosen = this.#choices.pick(lagging.length + 1);
         for (const kind of chosen === 0 ? lagging : lagging.slice(chosen - 1, chosen)) {
@@ -275,7 +310,7 @@ export class AllocationWorld {
 
   #kill(at: number, instance: Instance): Action {
     return {
-      label: `${instance.label} is killed`,
+      label: () => `${instance.label} is killed`,
       run: () => {
         this.#faults += 1;
         this.#adrift.push(...instance.calls);
@@ -286,7 +321,7 @@ export class AllocationWorld {
 
   #loss(instance: Instance, call: Call): Action {
     return {
-      label: `${instance.label} hears nothing of ${call.label}`,
+      label: () => `${instance.label} hears nothing of ${call.label()}`,
       run: async () => {
         this.#faults += 1;
         instance.calls = instance.calls.filter((one) => one !== call);
@@ -299,7 +334,7 @@ export class AllocationWorld {
 
   #drifting(call: Call): Action {
     return {
-      label: `late: ${call.label}`,
+      label: () => `late: ${call.label()}`,
       run: async () => {
         this.#adrift = this.#adrift.filter((one) => one !== call);
         if (this.#choices.pick(3) < 2) await call.land();
@@ -307,21 +342,26 @@ export class AllocationWorld {
     };
   }
 
-  /** Somebody makes or deletes a claim; a name may come back with another wish. */
+  /** Somebody makes or deletes a claim, or edits the seed; a name may come back with another wish. */
   #event(): Action {
     return {
-      label: "a person comes",
+      label: () => "a person comes",
       run: async () => {
         this.#events += 1;
-        const name = NAMES[this.#choices.pick(NAMES.length)] ?? "a";
+        const chosen = this.#choices.pick(NAMES.length + 1);
+        const name = NAMES[chosen];
+        if (name === undefined) {
+          this.#editSeed();
+          return;
+        }
         const key: KubeName = { namespace: `shoot--${name}`, name: "net" };
         if (this.#server.peek(NETWORK_CLAIMS, key) === null) {
           const nodes = WISHES[this.#choices.pick(WISHES.length)] ?? 28;
-          this.#trace.push(`  claim ${name} asks for ${nodes}`);
+          this.#trace.push(() => `  claim ${name} asks for ${nodes}`);
           const { resource, object } = claimSample(name, { nodes });
           this.#server.seed(resource, object);
         } else {
-          this.#trace.push(`  claim ${name} is deleted`);
+          this.#trace.push(() => `  claim ${name} is deleted`);
           await this.#server.delete(NETWORK_CLAIMS, key);
         }
         this.#observe(NETWORK_CLAIMS);
@@ -329,12 +369,19 @@ export class AllocationWorld {
     };
   }
 
+  #editSeed(): void {
+    this.#forbidden = 1 - this.#forbidden;
+    const forbidden = FORBIDDEN[this.#forbidden] ?? [];
+    this.#trace.push(() => `  the seed sets aside ${forbidden.join() || "nothing"}`);
+    this.#histories.seeds.write(seedState(this.#forbidden));
+  }
+
   /** Records what a write has changed, and judges it. */
   #observe(resource: KubeResource): void {
     const isWrite = this.#server.writes.length !== this.#writes;
     this.#writes = this.#server.writes.length;
     if (!isWrite && resource !== NETWORK_CLAIMS) return;
-    for (const kind of MOVING) if (KINDS[kind] === resource) this.#histories[kind].record();
+    for (const kind of WRITTEN) if (KINDS[kind] === resource) this.#histories[kind].record();
     if (resource === NETWORK_DOMAINS) return;
     const now = this.#objects();
     this.#broken ??= brokenRule(this.#before, now);
@@ -350,31 +397,35 @@ export class AllocationWorld {
 
   /** Without faults everything comes to rest, and then everything is as it should be. */
   async #settle(): Promise<void> {
-    this.#trace.push("nothing disturbs any more");
+    this.#trace.push(() => "nothing disturbs any more");
     for (const call of this.#adrift) await call.land();
     this.#adrift = [];
     for (let round = 0; round < SETTLE_ROUNDS_MAX && this.#broken === null; round += 1) {
-      const before = this.#server.writes.length;
-      for (const instance of this.#instances) await this.#finish(instance);
-      if (this.#broken !== null) return;
-      const isAtRest = this.#instances.every(({ isWaiting }) => !isWaiting);
-      if (round > 0 && isAtRest && this.#server.writes.length === before) {
-        this.#broken = unsettledRule(this.#objects(), [POOL]);
+      for (const instance of this.#instances) this.#showAll(instance);
+      if (this.#instances.every(({ isDue, isRunning }) => !isDue && !isRunning)) {
+        this.#broken = unsettledRule(this.#objects(), {
+          pool: [POOL],
+          forbidden: FORBIDDEN[this.#forbidden] ?? [],
+        });
         return;
       }
+      for (const instance of this.#instances) await this.#finish(instance);
     }
     this.#broken ??= "it does not come to rest";
   }
 
+  #showAll({ shown }: Instance): void {
+    for (const kind of MOVING) shown[kind] = this.#histories[kind].newest;
+  }
+
   async #finish(instance: Instance): Promise<void> {
     this.#nowMs += 1_000;
-    if (!instance.isRunning) await this.#do(this.#pass(instance));
+    if (instance.isDue) await this.#do(this.#pass(instance));
     while (instance.isRunning && this.#broken === null) {
-      for (const kind of MOVING) instance.shown[kind] = this.#histories[kind].newest;
+      this.#showAll(instance);
       const [call] = instance.calls;
       if (call === undefined) await instance.settle();
       else await this.#do(this.#landing(instance, call));
     }
-    for (const kind of MOVING) instance.shown[kind] = this.#histories[kind].newest;
   }
 }

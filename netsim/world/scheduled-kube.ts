@@ -15,7 +15,7 @@ import { describeObject, objectKey } from "#src/ports/kube-resource.ts";
 
 /** A call on its way. */
 export interface Call {
-  readonly label: string;
+  readonly label: () => string;
   /** Happens at the server, and its answer arrives. */
   readonly land: () => Promise<void>;
   /** The caller is told that there was no answer; the call itself may still land. */
@@ -23,7 +23,35 @@ export interface Call {
 }
 
 /** All states that a kind was in, the newest last: what a watch can show. */
-export class History {
+export interface ShownHistory {
+  /** Number of the newest state. */
+  readonly newest: number;
+  readonly at: (index: number) => ReadonlyMap<string, KubeObject>;
+}
+
+/** States that a person goes through, of a kind that allocators never write. */
+export class WrittenHistory implements ShownHistory {
+  readonly #states: ReadonlyMap<string, KubeObject>[];
+
+  constructor(first: ReadonlyMap<string, KubeObject>) {
+    this.#states = [first];
+  }
+
+  get newest(): number {
+    return this.#states.length - 1;
+  }
+
+  at(index: number): ReadonlyMap<string, KubeObject> {
+    return this.#states[index] ?? new Map();
+  }
+
+  write(state: ReadonlyMap<string, KubeObject>): void {
+    this.#states.push(state);
+  }
+}
+
+/** States of a kind at the server. */
+export class History implements ShownHistory {
   readonly resource: KubeResource;
   readonly #server: FakeKube;
   readonly #states: ReadonlyMap<string, KubeObject>[];
@@ -83,7 +111,8 @@ export class ScheduledKube implements Kube {
   ): Promise<T> {
     const { server, park, onLanded } = this.#options;
     const { verb, resource, name } = what;
-    const label = `${verb} ${name === undefined ? resource.kind : describeObject(resource, name)}`;
+    const label = () =>
+      `${verb} ${name === undefined ? resource.kind : describeObject(resource, name)}`;
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     park({
       label,
@@ -97,7 +126,7 @@ export class ScheduledKube implements Kube {
         }
       },
       lose: () => {
-        reject(new HostError<KubeErrorCode>("timeout", `world: ${label}: no answer`));
+        reject(new HostError<KubeErrorCode>("timeout", `world: ${label()}: no answer`));
       },
     });
     return promise;

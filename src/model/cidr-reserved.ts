@@ -1,6 +1,6 @@
 /** Ranges that mean the same on every machine and so can belong to no cluster (RFC 6890, RFC 4291). */
 
-import { cidrFromParts, overlaps, parseCidr, type Cidr } from "./cidr.ts";
+import { cidrFromParts, intersectKnown, knownCidr, parseCidr, type Cidr } from "./cidr.ts";
 import { valueOf } from "./parsed.ts";
 
 export interface ReservedRange {
@@ -28,6 +28,10 @@ export const RESERVED_RANGES: readonly ReservedRange[] = [
   },
 ];
 
+const RESERVED = RESERVED_RANGES.map((range) => ({ range, known: knownCidr(range.cidr) }));
+
 /** The first reserved range that shares an address with `cidr`; null: there is none. */
-export const reservedOverlap = (cidr: Cidr): ReservedRange | null =>
-  RESERVED_RANGES.find((range) => overlaps(range.cidr, cidr)) ?? null;
+export const reservedOverlap = (cidr: Cidr): ReservedRange | null => {
+  const asked = knownCidr(cidr);
+  return RESERVED.find(({ known }) => intersectKnown(known, asked) !== null)?.range ?? null;
+};

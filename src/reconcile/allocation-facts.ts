@@ -1,10 +1,5 @@
 /** What an allocator knows: reflectors' objects taken into the ledger as they are shown, and when space came free. */
 
-import { parseNetworkBlock } from "#src/codec/network-block-codec.ts";
-import { parseNetworkClaim } from "#src/codec/network-claim-codec.ts";
-import { parseNetworkDomain } from "#src/codec/network-domain-codec.ts";
-import { parseNetworkPool } from "#src/codec/network-pool-codec.ts";
-import { parseSeedNetwork } from "#src/codec/seed-network-codec.ts";
 import type {
   NetworkBlock,
   NetworkClaim,
@@ -16,6 +11,7 @@ import type { Finding } from "#src/model/finding.ts";
 import type { Parsed } from "#src/model/parsed.ts";
 import { Ledger } from "#src/plan/allocation/ledger.ts";
 import type { KubeObject } from "#src/ports/kube.ts";
+import { codecReadings, type AllocationReadings } from "./allocation-readings.ts";
 
 /** The items of a reflector; null: its first list is not here yet. */
 export type ShownItems = ReadonlyMap<string, KubeObject> | null;
@@ -94,16 +90,25 @@ class Mirror<T> {
  */
 export class AllocationFacts {
   readonly ledger = new Ledger();
-  readonly #blocks = new Mirror<NetworkBlock>("NetworkBlock", parseNetworkBlock);
-  readonly #claims = new Mirror<NetworkClaim>("NetworkClaim", parseNetworkClaim);
-  readonly #domains = new Mirror<NetworkDomain>("NetworkDomain", parseNetworkDomain);
-  readonly #pools = new Mirror<NetworkPool>("NetworkPool", parseNetworkPool);
-  readonly #seeds = new Mirror<SeedNetwork>("SeedNetwork", parseSeedNetwork);
+  readonly #blocks: Mirror<NetworkBlock>;
+  readonly #claims: Mirror<NetworkClaim>;
+  readonly #domains: Mirror<NetworkDomain>;
+  readonly #pools: Mirror<NetworkPool>;
+  readonly #seeds: Mirror<SeedNetwork>;
   readonly #claimsByUid = new Map<string, ShownClaim>();
   readonly #vpcEpochs = new Map<string, number>();
   /** By an owner's UID: its blocks that are shown. */
   readonly #shares = new Map<string, number>();
   #epoch = 0;
+  #seedEpoch = 0;
+
+  constructor(readings: AllocationReadings = codecReadings) {
+    this.#blocks = new Mirror("NetworkBlock", readings.block);
+    this.#claims = new Mirror("NetworkClaim", readings.claim);
+    this.#domains = new Mirror("NetworkDomain", readings.domain);
+    this.#pools = new Mirror("NetworkPool", readings.pool);
+    this.#seeds = new Mirror("SeedNetwork", readings.seed);
+  }
 
   /** Takes over what the reflectors show now. */
   sync(items: AllocationItems): void {
@@ -121,11 +126,11 @@ export class AllocationFacts {
     this.#seeds.update(items.seeds, {
       gone: ({ name }) => {
         this.ledger.forgetSeed(name);
-        this.#epoch += 1;
+        this.#seedEpoch += 1;
       },
       come: (seed) => {
         this.ledger.observeSeed(seed);
-        this.#epoch += 1;
+        this.#seedEpoch += 1;
       },
     });
     this.#pools.update(items.pools, {
@@ -203,7 +208,12 @@ export class AllocationFacts {
 
   /** Moves whenever a claim of this VPC that was told to wait could have a better answer. */
   epochOf(vpc: string): string {
-    return `${this.#epoch}.${this.#vpcEpochs.get(vpc) ?? 0}`;
+    return `${this.#epoch}.${this.#seedEpoch}.${this.#vpcEpochs.get(vpc) ?? 0}`;
+  }
+
+  /** Moves whenever a seed's ranges change: then also what a claim has may be in a seed's way. */
+  get seedEpoch(): number {
+    return this.#seedEpoch;
   }
 
   /** A ledger of one moment: these blocks, and seeds and pools as shown. */

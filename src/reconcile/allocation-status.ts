@@ -74,8 +74,11 @@ export const heldAfter = (outcome: ClaimOutcome): readonly BlockGrant[] =>
 
 export interface ClaimStatusPlan {
   readonly status: object;
-  /** False: it says the same already, so that nothing is written. */
-  readonly isChanged: boolean;
+  /**
+   * How it differs from what the object says: not at all, in its sentence alone (another range that would fit, another
+   * neighbour that is named first), or in what it means.
+   */
+  readonly change: "none" | "words" | "meaning";
 }
 
 /** Plans the status; conditions of others stay. */
@@ -104,17 +107,18 @@ export const planClaimStatus = (facts: {
     conditions: [...conditions.filter((one) => one !== before), condition],
     ...claimStatusRanges(heldAfter(outcome)),
   };
-  const isChanged = isSteady ? said(previous, before) !== said(status, condition) : true;
-  return { status, isChanged };
+  const isSame = isSteady && said(previous, before) === said(status, condition);
+  if (!isSame) return { status, change: "meaning" };
+  return { status, change: member(before, "message") === wanted.message ? "none" : "words" };
 };
 
-/** What a status says, in an order of our own: API servers sort fields. */
+/** What a status means, in an order of our own: API servers sort fields. */
 const said = (status: unknown, condition: unknown): string =>
   JSON.stringify([
     ...["observedGeneration", "nodes", "pods", "services", "blocks"].map((name) =>
       member(status, name),
     ),
-    ...["status", "reason", "message", "observedGeneration"].map((name) => member(condition, name)),
+    ...["status", "reason", "observedGeneration"].map((name) => member(condition, name)),
   ]);
 
 /** Names of the blocks that a status speaks of. */

@@ -1,29 +1,31 @@
 /** The allocator's calls to the API server: each may be repeated by anybody at any time, and says who was quicker. */
 
 import { blockLabels } from "#src/codec/allocation-fields.ts";
-import { networkBlockObject, parseNetworkBlock } from "#src/codec/network-block-codec.ts";
+import { networkBlockObject } from "#src/codec/network-block-codec.ts";
 import {
   DOMAIN_FINALIZER,
   networkDomainObject,
   newDomainObject,
-  parseNetworkDomain,
 } from "#src/codec/network-domain-codec.ts";
 import type { BlockGrant, ClaimRef, NetworkBlock, NetworkDomain } from "#src/model/allocation.ts";
 import { blockName } from "#src/model/allocation-name.ts";
 import { HostError, isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeErrorCode, KubeObject } from "#src/ports/kube.ts";
 import { NETWORK_BLOCKS, NETWORK_CLAIMS, NETWORK_DOMAINS } from "#src/ports/kube-resource.ts";
+import { codecReadings, type AllocationReadings } from "./allocation-readings.ts";
 
 /** A block's name is fought over at most with leftovers of one deleted claim after another. */
 const TRIES_MAX = 4;
 
 export class AllocationStore {
   readonly #kube: Kube;
+  readonly #readings: AllocationReadings;
   /** UIDs of claims that the API server said are gone; a UID never comes back. */
   readonly #gone = new Set<string>();
 
-  constructor(kube: Kube) {
+  constructor(kube: Kube, readings: AllocationReadings = codecReadings) {
     this.#kube = kube;
+    this.#readings = readings;
   }
 
   get goneUids(): ReadonlySet<string> {
@@ -47,7 +49,7 @@ export class AllocationStore {
   /** Reads a VPC's domain, or makes it. */
   async domain(vpc: string): Promise<NetworkDomain> {
     const held = await orNull(this.#kube.get(NETWORK_DOMAINS, { name: vpc }));
-    return readDomain(held ?? (await this.#newDomain(vpc)));
+    return this.#readDomain(held ?? (await this.#newDomain(vpc)));
   }
 
   async #newDomain(vpc: string): Promise<KubeObject> {
@@ -59,10 +61,18 @@ export class AllocationStore {
     }
   }
 
+  #readDomain(object: KubeObject): NetworkDomain {
+    const read = this.#readings.domain(object);
+    if (read.ok) return read.value;
+    throw new HostError<KubeErrorCode>("invalid", read.problem);
+  }
+
   /** Compare and swap. Null: somebody else was quicker; else the domain as it is now. */
   async replaceDomain(domain: NetworkDomain): Promise<NetworkDomain | null> {
     try {
-      return readDomain(await this.#kube.replace(NETWORK_DOMAINS, networkDomainObject(domain)));
+      return this.#readDomain(
+        await this.#kube.replace(NETWORK_DOMAINS, networkDomainObject(domain)),
+      );
     } catch (error) {
       if (hasCode(error, "conflict", "not-found")) return null;
       throw error;
@@ -71,7 +81,7 @@ export class AllocationStore {
 
   /** Lets a domain go that somebody deleted; only when its VPC has no block any more. */
   async releaseDomain(object: KubeObject): Promise<void> {
-    const read = parseNetworkDomain(object);
+    const read = this.#readings.domain(object);
     if (read.ok && read.value.pending.length > 0) {
       const owed = await Promise.all(read.value.pending.map(({ owner }) => this.isGone(owner)));
       if (owed.includes(false)) return;
@@ -92,7 +102,7 @@ export class AllocationStore {
     const labelSelector = `xylem.dev/vpc=${blockLabels(vpc)["xylem.dev/vpc"] ?? vpc}`;
     const objects = await this.#kube.list(NETWORK_BLOCKS, { labelSelector });
     return objects.map((object) => {
-      const read = parseNetworkBlock(object);
+      const read = this.#readings.block(object);
       if (read.ok) return read.value;
       throw new HostError<KubeErrorCode>("invalid", read.problem);
     });
@@ -120,7 +130,7 @@ export class AllocationStore {
     const name = blockName(grant);
     const object = await orNull(this.#kube.get(NETWORK_BLOCKS, { name }));
     if (object === null) return false;
-    const read = parseNetworkBlock(object);
+    const read = this.#readings.block(object);
     if (!read.ok) throw new HostError<KubeErrorCode>("invalid", read.problem);
     if (read.value.owner.uid === grant.owner.uid) return true;
     if (await this.isGone(read.value.owner)) {
@@ -156,12 +166,6 @@ export class AllocationStore {
     }
   }
 }
-
-const readDomain = (object: KubeObject): NetworkDomain => {
-  const read = parseNetworkDomain(object);
-  if (read.ok) return read.value;
-  throw new HostError<KubeErrorCode>("invalid", read.problem);
-};
 
 const hasCode = (error: unknown, ...codes: readonly KubeErrorCode[]): boolean =>
   isHostError(error) && codes.some((code) => code === error.code);

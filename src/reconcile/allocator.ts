@@ -15,6 +15,7 @@ import type { Clock } from "#src/ports/clock.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeObject } from "#src/ports/kube.ts";
 import { AllocationFacts, type AllocationItems } from "./allocation-facts.ts";
+import { codecReadings, type AllocationReadings } from "./allocation-readings.ts";
 import { grantInDomain } from "./allocation-grant.ts";
 import { blocksIn, heldAfter, planClaimStatus, type ClaimOutcome } from "./allocation-status.ts";
 import { AllocationStore } from "./allocation-store.ts";
@@ -29,6 +30,8 @@ export interface AllocatorOptions {
   readonly callsMax?: number;
   /** How long to wait for the watch, or for another allocator, before its work is done for it. */
   readonly graceMs?: number;
+  /** How objects are read; absent: by the codecs. */
+  readonly readings?: AllocationReadings;
 }
 
 /** What a pass did. */
@@ -49,17 +52,20 @@ interface Answer {
   readonly claim: KubeObject;
   readonly outcome: ClaimOutcome;
   readonly epoch: string;
+  readonly seedEpoch: number;
   /** How many of its blocks were shown then; others may make more. */
   readonly shares: number;
   /** Version of the object whose status was found right or was written. */
   checked: KubeObject | null;
+  /** The object has said it once. */
+  isTold: boolean;
 }
 
 const CALLS_MAX = 8;
 const GRACE_MS = 300;
 
 export class Allocator {
-  readonly facts = new AllocationFacts();
+  readonly facts: AllocationFacts;
   readonly #options: Required<AllocatorOptions>;
   readonly #store: AllocationStore;
   /** By UID. */
@@ -69,8 +75,10 @@ export class Allocator {
   #report = emptyReport();
 
   constructor(options: AllocatorOptions) {
-    this.#options = { callsMax: CALLS_MAX, graceMs: GRACE_MS, ...options };
-    this.#store = new AllocationStore(options.kube);
+    const { readings = codecReadings } = options;
+    this.#options = { callsMax: CALLS_MAX, graceMs: GRACE_MS, ...options, readings };
+    this.facts = new AllocationFacts(readings);
+    this.#store = new AllocationStore(options.kube, readings);
   }
 
   /** Forgets all answers, so that the next pass looks at every claim. */
@@ -182,6 +190,7 @@ export class Allocator {
       return true;
     }
     if (answer.shares !== this.facts.sharesOf(uid)) return true;
+    if (answer.seedEpoch !== this.facts.seedEpoch) return true;
     return canImprove(answer.outcome) && answer.epoch !== this.#epochOf(object);
   }
 
@@ -195,7 +204,9 @@ export class Allocator {
     if (object === undefined) return;
     const epoch = this.#epochOf(object);
     const shares = this.facts.sharesOf(uid);
-    this.#answers.set(uid, { claim: object, outcome, epoch, shares, checked: null });
+    const { seedEpoch } = this.facts;
+    const told = { checked: null, isTold: false };
+    this.#answers.set(uid, { claim: object, outcome, epoch, seedEpoch, shares, ...told });
   }
 
   async #grant(vpc: string, claims: readonly NetworkClaim[]): Promise<void> {
@@ -245,20 +256,24 @@ export class Allocator {
     for (const [uid, answer] of this.#answers) {
       const object = this.facts.claims.get(uid)?.object;
       if (object === undefined || answer.checked === object) continue;
-      const { status, isChanged } = planClaimStatus({
+      const { status, change } = planClaimStatus({
         outcome: answer.outcome,
         generation: answer.claim.metadata.generation ?? 0,
         previous: object["status"],
         nowMs: clock.wallMs(),
       });
-      if (!isChanged) answer.checked = object;
+      // Words of an allocator that looked at another moment: to insist on ours would be a quarrel without an end.
+      const isRight = change === "none" || (change === "words" && answer.isTold);
+      if (isRight) Object.assign(answer, { checked: object, isTold: true });
       else if (this.#isBehind(uid, answer, object)) this.#tell({ againMs: this.#options.graceMs });
       else due.push({ object, answer, status });
     }
     await inParallel(due, callsMax, async ({ object, answer, status }) => {
       const isWritten = await this.#store.writeStatus(object, status);
       answer.checked = object;
-      if (isWritten) this.#tell({ statuses: this.#report.statuses + 1 });
+      if (!isWritten) return;
+      answer.isTold = true;
+      this.#tell({ statuses: this.#report.statuses + 1 });
     });
   }
 }

@@ -9,6 +9,7 @@ export const inParallel = async <T>(
   max: number,
   work: (item: T) => Promise<void>,
 ): Promise<void> => {
+  if (Array.isArray(items) && items.length === 0) return;
   const queue = items[Symbol.iterator]();
   const failures: unknown[] = [];
   const worker = async (): Promise<void> => {
