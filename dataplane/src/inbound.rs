@@ -182,7 +182,7 @@ impl<'a> Inbound<'a> {
             return bytes.get(stride..).unwrap_or(&[]);
         };
         let mut noise = peer.noise.lock();
-        shared.freshen(peer, noise.as_mut(), arrival.now_ms);
+        shared.tick(peer, noise.as_mut(), arrival.now_ms);
         let (mut at, mut is_authentic) = (0, false);
         while at < bytes.len() {
             let datagram = &bytes[at..(at + stride).min(bytes.len())];
@@ -301,7 +301,7 @@ impl<'a> Inbound<'a> {
             return shared.counters.drop_handshake.one();
         };
         let mut noise = peer.noise.lock();
-        shared.freshen(peer, noise.as_mut(), arrival.now_ms);
+        shared.tick(peer, noise.as_mut(), arrival.now_ms);
         match noise.open(datagram, &mut self.reply) {
             Opened::Answer(n) => self.answer(peer, noise.as_mut(), n, datagram, arrival),
             Opened::Cookie => return shared.counters.cookies_received.one(),

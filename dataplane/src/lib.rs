@@ -32,6 +32,7 @@ pub mod stack_wire;
 mod stack_world_test;
 pub mod stats;
 pub mod steering;
+mod talk;
 pub mod tun;
 pub mod udp;
 

@@ -1,5 +1,6 @@
 //! The WireGuard protocol of one peer behind a narrow trait, so that the crate below can be changed.
 
+use crate::talk::Talk;
 use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::rate_limiter::RateLimiter;
@@ -7,7 +8,7 @@ use boringtun::noise::{Packet, Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A Curve25519 public key.
 pub type Key = [u8; 32];
@@ -62,7 +63,7 @@ pub trait Noise: Send {
     fn open(&mut self, datagram: &[u8], out: &mut [u8]) -> Opened;
     /// The next message that waited for a session; `Nothing` without one.
     fn drain(&mut self, out: &mut [u8]) -> Sealed;
-    /// Moves the clock of all timers to now; must run before any use after a pause.
+    /// Moves the clock of all timers to now; must run before each batch of use.
     fn tick(&mut self, out: &mut [u8]) -> Sealed;
     /// A fresh initiation even when one is under way.
     fn initiate(&mut self, out: &mut [u8]) -> Sealed;
@@ -129,6 +130,7 @@ impl Identity {
             queued: 0,
             is_asking: false,
             has_answered: false,
+            talk: Talk::new(Instant::now()),
         })
     }
 
@@ -163,6 +165,7 @@ struct Boring {
     is_asking: bool,
     /// An initiation of the peer was answered: the crate knows its time, which nothing else remembers.
     has_answered: bool,
+    talk: Talk,
 }
 
 fn sealed(result: TunnResult<'_>) -> Sealed {
@@ -183,10 +186,31 @@ impl Boring {
         self.note(sealed)
     }
 
-    /// Remembers that a handshake began.
+    /// Remembers what leaves.
     fn note(&mut self, sealed: Sealed) -> Sealed {
-        self.is_asking |= matches!(sealed, Sealed::Handshake(_));
+        match sealed {
+            Sealed::Data(n) => self.talk.sent(n > DATA_OVERHEAD),
+            Sealed::Handshake(_) => {
+                self.is_asking = true;
+                self.talk.sent(false);
+            }
+            Sealed::Nothing | Sealed::Full => {}
+        }
         sealed
+    }
+
+    /// Remembers what came.
+    fn note_opened(&mut self, opened: Opened) -> Opened {
+        match opened {
+            Opened::Packet(_) => self.talk.heard(true),
+            Opened::Answer(_) => {
+                self.talk.heard(false);
+                self.talk.sent(false);
+            }
+            Opened::Keepalive | Opened::NotIp | Opened::Cookie => self.talk.heard(false),
+            Opened::Refused => {}
+        }
+        opened
     }
 }
 
@@ -213,7 +237,7 @@ impl Noise for Boring {
             return Opened::Refused;
         }
         let kind = datagram[0];
-        match self.tunn.decapsulate(None, datagram, out) {
+        let opened = match self.tunn.decapsulate(None, datagram, out) {
             TunnResult::WriteToTunnelV4(p, _) | TunnResult::WriteToTunnelV6(p, _) => {
                 Opened::Packet(p.len())
             }
@@ -229,7 +253,8 @@ impl Noise for Boring {
                 Opened::NotIp
             }
             TunnResult::Err(_) => Opened::Refused,
-        }
+        };
+        self.note_opened(opened)
     }
 
     fn drain(&mut self, out: &mut [u8]) -> Sealed {
@@ -241,14 +266,20 @@ impl Noise for Boring {
         if sealed == Sealed::Nothing {
             self.queued = 0;
         }
-        sealed
+        self.note(sealed)
     }
 
     fn tick(&mut self, out: &mut [u8]) -> Sealed {
         if out.len() < HANDSHAKE_MAX {
             return Sealed::Nothing;
         }
-        let sealed = sealed(self.tunn.update_timers(out));
+        if !self.talk.tick(Instant::now(), self.is_asking) {
+            return Sealed::Nothing;
+        }
+        let mut sealed = sealed(self.tunn.update_timers(out));
+        if sealed == Sealed::Nothing && self.talk.owes_keepalive() && self.session_age().is_some() {
+            sealed = self.seal(&[], out);
+        }
         if self.tunn.is_expired() {
             // The crate gave up and threw its queue away.
             self.queued = 0;

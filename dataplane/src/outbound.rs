@@ -96,7 +96,7 @@ pub fn forward(shared: &Shared, bytes: &mut [u8], buffers: &mut Buffers) {
     }
     let size = packet.len() as u64;
     let mut noise = peer.noise.lock();
-    shared.freshen(peer, noise.as_mut(), now_ms);
+    shared.tick(peer, noise.as_mut(), now_ms);
     let mut batch = Batch {
         shared,
         peer,

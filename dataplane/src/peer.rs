@@ -49,8 +49,6 @@ pub struct Peer {
     /// The last authenticated datagram.
     pub heard_ms: AtomicU64,
     pub handshake_ms: AtomicU64,
-    /// When the session's clock was last moved on.
-    pub ticked_ms: AtomicU64,
     pub rtt_us: AtomicU64,
     pub rx_bytes: AtomicU64,
     pub tx_bytes: AtomicU64,
@@ -96,7 +94,6 @@ impl Peer {
             sent_ms: AtomicU64::new(0),
             heard_ms: AtomicU64::new(0),
             handshake_ms: AtomicU64::new(0),
-            ticked_ms: AtomicU64::new(0),
             rtt_us: AtomicU64::new(0),
             rx_bytes: AtomicU64::new(0),
             tx_bytes: AtomicU64::new(0),

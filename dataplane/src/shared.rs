@@ -24,9 +24,6 @@ pub enum Role {
     Agent { id: u16 },
 }
 
-/// A session's clock may lag this much before it is moved on.
-const STALE_MS: u64 = 250;
-
 /// Events leave through this; it must not block. False: there was no room for the event.
 pub type OnEvent = Box<dyn Fn(Event) -> bool + Send + Sync>;
 
@@ -163,18 +160,13 @@ impl Shared {
         }
     }
 
-    /// Moves the session's clock on if it lags, and sends what that produces.
-    pub fn freshen(&self, peer: &Peer, noise: &mut dyn Noise, now_ms: u64) {
-        if now_ms.saturating_sub(peer.ticked_ms.load(Relaxed)) >= STALE_MS {
-            self.tick(peer, noise, now_ms);
-        }
-    }
-
-    /// Moves the session's clock to now, and sends what that produces.
+    /// Moves the session's clock to now, and sends what that produces. Due before every batch: the protocol
+    /// crate dates what it sends and takes by this clock, and tells by these dates whether an answer is
+    /// overdue. An answer with the date of what it answers is not acknowledged, and its sender would make a
+    /// new session 15 s later.
     pub fn tick(&self, peer: &Peer, noise: &mut dyn Noise, now_ms: u64) {
         let mut out = [0u8; HANDSHAKE_MAX];
         let sealed = noise.tick(&mut out);
-        peer.ticked_ms.store(now_ms, Relaxed);
         peer.has_session
             .store(noise.session_age().is_some(), Relaxed);
         self.send_sealed(peer, sealed, &out, now_ms);

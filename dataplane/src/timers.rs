@@ -130,7 +130,7 @@ impl Timers {
                 .load(Relaxed)
                 .max(peer.received_ms.load(Relaxed));
             let is_open = shared.is_gateway() && peer.flows.is_any_open(flow_ms, now_ms);
-            // In silence nothing is renewed: the next packet moves the clock itself (`freshen`).
+            // In silence nothing is renewed: the next packet moves the clock itself.
             if quiet < WARM_MS || is_open {
                 shared.tick(peer, peer.noise.lock().as_mut(), now_ms);
             }
@@ -332,7 +332,7 @@ fn look(peer: &Peer) -> Seen {
 /// Makes a probe; without a session only a handshake can ask.
 fn probe(shared: &Shared, peer: &Peer, how: How, out: &mut [u8], now_ms: u64) -> Sealed {
     let mut noise = peer.noise.lock();
-    shared.freshen(peer, noise.as_mut(), now_ms);
+    shared.tick(peer, noise.as_mut(), now_ms);
     match how {
         How::Echo if noise.session_age().is_some() => {
             shared.counters.probes_sent.one();
@@ -368,7 +368,7 @@ fn keep_alive(shared: &Shared, peer: &Arc<Peer>, now_ms: u64) {
         probe(shared, peer, How::Echo, &mut out, now_ms)
     } else {
         let mut noise = peer.noise.lock();
-        shared.freshen(peer, noise.as_mut(), now_ms);
+        shared.tick(peer, noise.as_mut(), now_ms);
         seal_keepalive(noise.as_mut(), &mut out)
     };
     shared.send_sealed(peer, sealed, &out, now_ms);
