@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Lab } from "#netsim/lab/lab.ts";
 import { enterNamespace } from "#netsim/lab/namespace.ts";
 import type { Machine } from "#netsim/lab/machine.ts";
-import { baseLayer, writeImage } from "../../scripts/oci-archive.ts";
+import { writeBaseImages } from "./base-images.ts";
 import { basicControllers, startControlPlane, workloadControllers } from "./control-plane.ts";
 import type { ControlPlane } from "./control-plane.ts";
 import type { Kubectl } from "./kubectl.ts";
@@ -75,7 +75,7 @@ export async function openCluster(lab: Lab, options: ClusterOptions): Promise<Cl
   const context = await prepare(lab, options);
   const plainRoutes = await routesOf(context, options.noRoute ?? "unreachable");
   const { site, programs, folder } = context;
-  const nodes = new Nodes({ ...context, keys: context.keys.shoot, images: writeImages(context) });
+  const nodes = shootNodes(context);
   const [seed, shoot] = await Promise.all([
     startSeed(context).finally(() => done("seed's API server is ready")),
     startShoot(context).finally(() => done("shoot's API server is ready")),
@@ -164,7 +164,7 @@ interface Context {
 async function prepare(lab: Lab, options: ClusterOptions): Promise<Context> {
   const folder = join(lab.ram, "cluster");
   const logs = join(lab.dir, "log");
-  await mkdir(join(folder, "images"), { recursive: true });
+  await mkdir(folder, { recursive: true });
   const [seed, shoot] = await Promise.all(
     ["seed", "shoot"].map((name) => openKeys(name, join(folder, name, "pki"))),
   );
@@ -220,26 +220,18 @@ function startShoot(context: Context): Promise<ControlPlane> {
   });
 }
 
-async function writeImages({ lab, programs, folder }: Context): Promise<readonly string[]> {
-  const pause = join(folder, "images", "pause.tar");
-  const pod = join(folder, "images", "pod.tar");
-  const labpod = { "bin/labpod": programs.labpod };
-  const listed = await lab.switch.run(["/bin/busybox", "--list"]);
-  const applets = listed.stdout.split("\n").filter((name) => name !== "" && name !== "busybox");
-  const links = Object.fromEntries(applets.map((name) => [`bin/${name}`, "busybox"]));
-  await Promise.all([
-    writeImage(pause, {
-      name: workload.pauseImage,
-      entrypoint: ["/bin/labpod", "pause"],
-      layers: [baseLayer, { files: labpod }],
-    }),
-    writeImage(pod, {
-      name: workload.podImage,
-      entrypoint: ["/bin/labpod"],
-      layers: [baseLayer, { files: { ...labpod, "bin/busybox": "/bin/busybox" }, links }],
-    }),
-  ]);
-  return [pause, pod];
+function shootNodes(context: Context): Nodes {
+  const { site, lab, programs, folder } = context;
+  return new Nodes({
+    ...context,
+    nodes: site.nodes,
+    ranges: site.ranges,
+    ranges6: site.ranges6,
+    dnsAddress: site.dnsAddress,
+    server: `https://${site.apiserver.publicAddress}:6443`,
+    keys: context.keys.shoot,
+    images: writeBaseImages({ lab, programs, folder: join(folder, "images") }),
+  });
 }
 
 async function create(kubectl: Kubectl, objects: workload.Manifest): Promise<void> {

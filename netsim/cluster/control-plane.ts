@@ -4,8 +4,8 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Namespace } from "#netsim/lab/namespace.ts";
 import type { Running } from "#netsim/lab/process.ts";
+import { apiServerFlags, etcdFlags, managerFlags, schedulerFlags } from "./control-plane-flags.ts";
 import { flagList } from "./flags.ts";
-import type { Flags } from "./flags.ts";
 import { openKubectl, waitUntilReady } from "./kubectl.ts";
 import type { Kubectl, KubectlSpec } from "./kubectl.ts";
 import { administrator } from "./pki.ts";
@@ -103,9 +103,22 @@ export async function startControlPlane(spec: ControlPlaneSpec): Promise<Control
     keys: keys.folder,
     home: join(spec.folder, "run"),
   };
-  const etcd = spawn(spec, "etcd", flagList(etcdFlags(spec)));
+  const etcd = spawn(
+    spec,
+    "etcd",
+    flagList(etcdFlags({ dataFolder: join(spec.folder, "etcd"), address: "127.0.0.1" })),
+  );
   const serverArguments = [
-    ...flagList(apiServerFlags(spec, keys)),
+    ...flagList(
+      apiServerFlags({
+        etcdServer: "http://127.0.0.1:2379",
+        port,
+        advertiseAddress: spec.publicAddress,
+        serviceRange: spec.serviceRange,
+        keys,
+        runFolder: join(spec.folder, "run"),
+      }),
+    ),
     ...(spec.apiServerArguments ?? []),
   ];
   const serve = (): Running => spawn(spec, "kube-apiserver", serverArguments);
@@ -161,52 +174,6 @@ async function issueAll(spec: ControlPlaneSpec, keys: ClusterKeys): Promise<void
   ]);
 }
 
-function etcdFlags(spec: ControlPlaneSpec): Flags {
-  const client = "http://127.0.0.1:2379";
-  const peer = "http://127.0.0.1:2380";
-  return {
-    "data-dir": join(spec.folder, "etcd"),
-    "unsafe-no-fsync": true,
-    "log-level": "warn",
-    "listen-client-urls": client,
-    "advertise-client-urls": client,
-    "listen-peer-urls": peer,
-    "initial-advertise-peer-urls": peer,
-    "initial-cluster": `default=${peer}`,
-  };
-}
-
-function apiServerFlags(spec: ControlPlaneSpec, { file }: ClusterKeys): Flags {
-  return {
-    "etcd-servers": "http://127.0.0.1:2379",
-    "secure-port": port,
-    "advertise-address": spec.publicAddress,
-    "service-cluster-ip-range": spec.serviceRange,
-    "client-ca-file": file("ca.crt"),
-    "tls-cert-file": file("apiserver.crt"),
-    "tls-private-key-file": file("apiserver.key"),
-    "kubelet-client-certificate": file("kubelet-client.crt"),
-    "kubelet-client-key": file("kubelet-client.key"),
-    "kubelet-certificate-authority": file("ca.crt"),
-    "kubelet-preferred-address-types": "InternalIP",
-    "service-account-issuer": "https://kubernetes.default.svc",
-    "service-account-key-file": file("sa.pub"),
-    "service-account-signing-key-file": file("sa.key"),
-    "authorization-mode": "Node,RBAC",
-    "enable-admission-plugins": "NodeRestriction",
-    "requestheader-client-ca-file": file("ca.crt"),
-    "requestheader-allowed-names": "front-proxy",
-    "requestheader-extra-headers-prefix": "X-Remote-Extra-",
-    "requestheader-group-headers": "X-Remote-Group",
-    "requestheader-username-headers": "X-Remote-User",
-    "proxy-client-cert-file": file("front-proxy.crt"),
-    "proxy-client-key-file": file("front-proxy.key"),
-    "allow-privileged": true,
-    profiling: false,
-    "cert-dir": join(spec.folder, "run"),
-  };
-}
-
 async function startControllers(
   spec: ControlPlaneSpec,
   keys: ClusterKeys,
@@ -220,31 +187,17 @@ async function startControllers(
     conf("kube-controller-manager"),
     conf("kube-scheduler"),
   ]);
-  const common = {
-    "leader-elect": false,
-    profiling: false,
-    "bind-address": "127.0.0.1",
-    "cert-dir": join(spec.folder, "run"),
-  };
-  const managerFlags = {
-    ...common,
+  const runFolder = join(spec.folder, "run");
+  const flags = managerFlags({
     kubeconfig: manager,
-    // Without its own credentials per controller some are refused (node leases).
-    "use-service-account-credentials": true,
-    "root-ca-file": keys.file("ca.crt"),
-    "service-account-private-key-file": keys.file("sa.key"),
-    controllers: spec.controllers.join(","),
-    "node-monitor-grace-period": "20s",
-  };
-  const started = [spawn(spec, "kube-controller-manager", flagList(managerFlags))];
+    keys,
+    controllers: spec.controllers,
+    runFolder,
+  });
+  const started = [spawn(spec, "kube-controller-manager", flagList(flags))];
   if (spec.hasScheduler) {
-    const schedulerFlags = {
-      ...common,
-      kubeconfig: scheduler,
-      "authentication-kubeconfig": scheduler,
-      "authorization-kubeconfig": scheduler,
-    };
-    started.push(spawn(spec, "kube-scheduler", flagList(schedulerFlags)));
+    const flags = schedulerFlags({ kubeconfig: scheduler, runFolder });
+    started.push(spawn(spec, "kube-scheduler", flagList(flags)));
   }
   return started;
 }

@@ -1,4 +1,4 @@
-/** The nodes of a lab's shoot: their machines, their start and their restart. */
+/** The nodes of one of a lab's clusters: their machines, their start and their restart. */
 
 import { join } from "node:path";
 import type { Lab } from "#netsim/lab/lab.ts";
@@ -8,12 +8,18 @@ import { prepareNode } from "./node.ts";
 import type { PreparedNode } from "./node.ts";
 import type { ClusterKeys } from "./pki.ts";
 import type { Programs } from "./programs.ts";
-import type { ClusterSite, NodeSite } from "./site.ts";
+import type { NodeSite, ShootRanges } from "./site.ts";
 import { pauseImage } from "./workloads.ts";
 
 export interface NodesSpec {
   readonly lab: Lab;
-  readonly site: ClusterSite;
+  readonly nodes: readonly NodeSite[];
+  readonly ranges: ShootRanges;
+  /** Only in a dual-stack cluster. */
+  readonly ranges6?: ShootRanges | undefined;
+  readonly dnsAddress: string;
+  /** https://address:port of the API server as nodes reach it. */
+  readonly server: string;
   readonly programs: Programs;
   readonly folder: string;
   readonly logs: string;
@@ -22,7 +28,7 @@ export interface NodesSpec {
   readonly images: Promise<readonly string[]>;
 }
 
-/** All nodes of one shoot. */
+/** All nodes of one cluster. */
 export class Nodes {
   readonly #spec: NodesSpec;
   readonly #machines = new Map<string, Machine>();
@@ -34,7 +40,7 @@ export class Nodes {
 
   /** Boots the machines, with containerd and the images; needs no API server. */
   async bootAll(): Promise<void> {
-    await Promise.all(this.#spec.site.nodes.map((node) => this.#boot(node)));
+    await Promise.all(this.#spec.nodes.map((node) => this.#boot(node)));
   }
 
   /** Starts what needs the API server and the Node objects. */
@@ -50,7 +56,7 @@ export class Nodes {
 
   /** Pulls the plug if the node runs, and boots it again on its old disks. */
   async restart(name: string): Promise<void> {
-    const node = this.#spec.site.nodes.find((each) => each.name === name);
+    const node = this.#spec.nodes.find((each) => each.name === name);
     if (node === undefined) throw new Error(`there is no node ${name} in the lab`);
     await this.machine(name).kill();
     (await this.#boot(node)).start();
@@ -61,24 +67,24 @@ export class Nodes {
   }
 
   async #boot(node: NodeSite): Promise<PreparedNode> {
-    const { lab, site, programs, folder, logs, keys } = this.#spec;
+    const { lab, programs, folder, logs, keys } = this.#spec;
     const wasBooted = this.#machines.has(node.name);
     const machine = await startMachine(lab, node.name);
     this.#machines.set(node.name, machine);
     if (wasBooted) await forgetOldCgroups(machine);
     const prepared = await prepareNode({
       site: node,
-      ranges: site.ranges,
-      ranges6: site.ranges6,
+      ranges: this.#spec.ranges,
+      ranges6: this.#spec.ranges6,
       programs,
       machine,
       keys,
-      server: `https://${site.apiserver.publicAddress}:6443`,
+      server: this.#spec.server,
       folder: join(folder, node.name),
       logs,
       images: await this.#spec.images,
       pauseImage,
-      clusterDns: site.dnsAddress,
+      clusterDns: this.#spec.dnsAddress,
     });
     this.#prepared.set(node.name, prepared);
     return prepared;
