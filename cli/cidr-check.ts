@@ -18,6 +18,8 @@ const INPUT_BYTES_MAX = 1_000_000;
 const ENTRIES_MAX = 100_000;
 /** More sentences than anybody reads; JSON has all. */
 const SENTENCES_MAX = 1000;
+/** Input with so many mistakes is no list of CIDRs: the rest of it is not looked at, so that it is refused quickly. */
+const MISTAKES_MAX = 10_000;
 
 interface CheckResult {
   readonly input: string;
@@ -51,8 +53,9 @@ Exit code: 0 all are valid and canonical, 1 one is not, 2 bad usage or too much 
     )
     .action(async (texts: readonly string[], flags: OutputFlag) => {
       const entries = await readEntries(texts, world);
-      if (entries.ok) showResults(entries.value.map(checkOne), { flags, world });
-      else refuse(world, entries.problem);
+      if (!entries.ok) return refuse(world, entries.problem);
+      const results = checkMany(entries.value);
+      showResults(results, { flags, world, unread: entries.value.length - results.length });
     });
 };
 
@@ -112,14 +115,36 @@ const checkOne = (input: string): CheckResult => {
   };
 };
 
+/** In order, up to the last mistake that is told. */
+const checkMany = (entries: readonly string[]): readonly CheckResult[] => {
+  const results: CheckResult[] = [];
+  let mistakes = 0;
+  for (const entry of entries) {
+    const result = checkOne(entry);
+    results.push(result);
+    if (!result.ok) mistakes += 1;
+    if (mistakes === MISTAKES_MAX) break;
+  }
+  return results;
+};
+
 const showResults = (
   results: readonly CheckResult[],
-  { flags, world }: { readonly flags: OutputFlag; readonly world: CidrWorld },
+  {
+    flags,
+    world,
+    unread,
+  }: {
+    readonly flags: OutputFlag;
+    readonly world: CidrWorld;
+    /** How many entries were not looked at. */
+    readonly unread: number;
+  },
 ): void => {
   const bad = results.filter(({ ok }) => !ok);
   world.exit(bad.length === 0 ? EXIT_FINE : EXIT_FOUND);
   if (flags.output === "json") {
-    world.out(jsonText({ ok: bad.length === 0, results }));
+    world.out(jsonText({ ok: bad.length === 0, results, ...(unread > 0 ? { unread } : {}) }));
     return;
   }
   const sentences = bad.slice(0, SENTENCES_MAX).map(({ problem: why }) => why ?? "");
@@ -128,7 +153,11 @@ const showResults = (
     bad.length === 0
       ? `${results.length === 1 ? "it is" : `all ${results.length} are`} valid and canonical`
       : `${bad.length} of ${results.length} ${bad.length === 1 ? "is" : "are"} not valid and canonical`;
+  const rest =
+    unread > 0 ? [`after ${MISTAKES_MAX} mistakes the other ${unread} were not looked at`] : [];
   world.out(
-    [...sentences, ...(more > 0 ? [`and ${more} more: -o json has all`] : []), end].join("\n"),
+    [...sentences, ...(more > 0 ? [`and ${more} more: -o json has all`] : []), end, ...rest].join(
+      "\n",
+    ),
   );
 };
