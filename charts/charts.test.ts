@@ -157,8 +157,38 @@ void t.test("rights are only given for what is switched on", async (t) => {
     "xylem-seed-controller",
     "xylem-seed-allocator",
     "xylem-seed-injector",
-    "xylem-seed-injector",
+    "xylem-seed-webhook",
   ]);
+  const rangesOnly = { injector: { enabled: false } };
+  t.strictSame(names(await rendered("seed", rangesOnly)), [
+    "xylem-seed-controller",
+    "xylem-seed-allocator",
+    "xylem-seed-webhook",
+  ]);
+});
+
+void t.test("the allocator's webhook is there without the injector, and served", async (t) => {
+  const objects = await rendered("seed", { injector: { enabled: false } });
+  const made = byKey(objects);
+  t.match(made["ValidatingWebhookConfiguration -/xylem-allocator"], {
+    webhooks: [{ clientConfig: { service: { name: "xylem-webhook", path: "/allocation" } } }],
+  });
+  t.ok(made[`Service ${NAMESPACE}/xylem-webhook`]);
+  t.ok(made[`Secret ${NAMESPACE}/xylem-webhook-certificates`]);
+  t.notOk(made["MutatingWebhookConfiguration -/xylem-injector"]);
+  process.env["POD_NAMESPACE"] = NAMESPACE;
+  const args = objects.flatMap(argumentsOf).map((arg) => arg.replace(/\$\(\w+\)/u, "192.0.2.1"));
+  t.match(readControllerConfig(args, "0"), {
+    injector: null,
+    allocator: {
+      webhook: {
+        ownNamespace: NAMESPACE,
+        address: "192.0.2.1",
+        port: 9449,
+        service: "xylem-webhook",
+      },
+    },
+  });
 });
 
 void t.test(

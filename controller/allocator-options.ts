@@ -3,10 +3,13 @@
 import type { Command } from "commander";
 import { wholeNumber } from "#src/host/options.ts";
 import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
+import { readWebhookOptions, type WebhookFlags } from "./webhook-options.ts";
+import type { WebhookSettings } from "./webhook-service.ts";
 
-/** What commander makes of the flags below. */
-export interface AllocatorFlags {
+/** What commander makes of the flags below, and of those that say where webhooks are served. */
+export interface AllocatorFlags extends WebhookFlags {
   readonly allocator?: boolean;
+  readonly allocatorWebhook?: boolean;
   readonly apiPort?: number;
   readonly apiAddress: string;
   readonly apiCertificate?: string;
@@ -31,6 +34,8 @@ export interface AllocatorSettings {
   readonly api: ApiSettings | null;
   /** Name of the ValidatingWebhookConfiguration. */
   readonly configuration: string;
+  /** Where its webhook is served while there is no injector's to share; null: nowhere. */
+  readonly webhook: WebhookSettings | null;
 }
 
 /** Adds the flags. */
@@ -48,18 +53,28 @@ export const addAllocatorOptions = (command: Command): Command =>
     .option("--api-client-ca <file>", "PEM authority of callers' client certificates")
     .option(
       "--allocator-configuration <name>",
-      "ValidatingWebhookConfiguration to keep trusted; its webhook is served where the injector is on",
+      "ValidatingWebhookConfiguration to keep trusted",
       "xylem-allocator",
+    )
+    .option(
+      "--allocator-webhook",
+      "serve the allocator's webhook; where the injector is on, its server does so anyway",
     );
 
 /** Reads the flags; null: the allocator is off. */
-export const readAllocatorOptions = (flags: AllocatorFlags): Parsed<AllocatorSettings | null> => {
+export const readAllocatorOptions = (
+  flags: AllocatorFlags,
+  env: Readonly<Record<string, string | undefined>>,
+): Parsed<AllocatorSettings | null> => {
   const { apiPort: port, apiAddress: address, apiClientCa, allocatorConfiguration } = flags;
   if (flags.allocator !== true) {
+    if (flags.allocatorWebhook === true) return problem("--allocator-webhook needs --allocator");
     return port === undefined
       ? parsed(null)
       : problem("--api-port is the allocator's REST API: add --allocator");
   }
+  const webhook = flags.allocatorWebhook === true ? readWebhookOptions(flags, env) : parsed(null);
+  if (!webhook.ok) return webhook;
   const tls = tlsOf(flags);
   if (!tls.ok) return tls;
   if (apiClientCa !== undefined && tls.value === null) {
@@ -68,6 +83,7 @@ export const readAllocatorOptions = (flags: AllocatorFlags): Parsed<AllocatorSet
   return parsed({
     api: port === undefined ? null : { address, port, tls: tls.value },
     configuration: allocatorConfiguration,
+    webhook: webhook.value,
   });
 };
 

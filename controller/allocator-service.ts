@@ -12,6 +12,7 @@ import type { AdmissionHandler } from "#src/host/webhook/webhook-server.ts";
 import type { Clock } from "#src/ports/clock.ts";
 import { HostError, isHostError } from "#src/ports/host-error.ts";
 import type { Kube } from "#src/ports/kube.ts";
+import { VALIDATING_WEBHOOKS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
 import { admitAllocation } from "#src/reconcile/allocation-admission.ts";
@@ -19,6 +20,8 @@ import { AllocationStore } from "#src/reconcile/allocation-store.ts";
 import { AllocatorLoop } from "./allocator-loop.ts";
 import type { AllocatorSettings, ApiSettings } from "./allocator-options.ts";
 import { networkRoutes } from "./network-api.ts";
+import { addWebhookMetrics } from "./webhook-metrics.ts";
+import { startWebhookService, type WebhookService } from "./webhook-service.ts";
 
 /** The path of the allocator's webhook. */
 export const ALLOCATOR_PATH = "/allocation";
@@ -30,6 +33,8 @@ export interface AllocatorServiceParts {
   readonly log: Log;
   readonly settings: AllocatorSettings;
   readonly version: string;
+  /** Further names and IPv4 addresses that configurations with a `url` call the webhook by. */
+  readonly names?: readonly string[];
 }
 
 export interface AllocatorService {
@@ -40,6 +45,8 @@ export interface AllocatorService {
   readonly registry: Registry;
   /** The webhook's handler, for the injector's server. */
   readonly review: AdmissionHandler;
+  /** The port of its own webhook; null: there is no certificate to serve with yet, or the injector serves it. */
+  webhookPort(): number | null;
   /** The REST API's port; null: it does not answer, or there is none. */
   apiPort(): number | null;
   /** Idempotent. */
@@ -51,24 +58,53 @@ export const startAllocatorService = (parts: AllocatorServiceParts): AllocatorSe
   const { kube, settings } = parts;
   const loop = new AllocatorLoop(parts);
   const api = settings.api === null ? null : new Api(parts, settings.api, loop);
+  const registry = metricsOf(loop);
+  // A store of its own: what a review asks is asked anew each time.
+  const review: AdmissionHandler = (request) =>
+    admitAllocation(request, {
+      facts: loop.facts(),
+      isGone: (owner) => new AllocationStore(kube).isGone(owner),
+    });
+  const webhook = openWebhook(parts, { registry, review });
   const stop = async (): Promise<void> => {
+    // The webhook first: it answers until API servers have turned away.
+    await webhook?.stop();
     await api?.stop();
     await loop.stop();
   };
   let stopped: Promise<void> | null = null;
   return {
-    problem: () => loop.problem() ?? api?.problem() ?? null,
-    status: () => ({ ...loop.status(), apiPort: api?.port() ?? null }),
-    registry: metricsOf(loop),
-    // A store of its own: what a review asks is asked anew each time.
-    review: (request) =>
-      admitAllocation(request, {
-        facts: loop.facts(),
-        isGone: (owner) => new AllocationStore(kube).isGone(owner),
-      }),
+    problem: () => loop.problem() ?? webhook?.problem() ?? api?.problem() ?? null,
+    status: () => ({
+      ...loop.status(),
+      apiPort: api?.port() ?? null,
+      webhook: webhook?.status() ?? null,
+    }),
+    registry,
+    review,
+    webhookPort: () => webhook?.port() ?? null,
     apiPort: () => api?.port() ?? null,
     stop: () => (stopped ??= stop()),
   };
+};
+
+/** Null: there is none of its own. */
+const openWebhook = (
+  parts: AllocatorServiceParts,
+  { registry, review }: { readonly registry: Registry; readonly review: AdmissionHandler },
+): WebhookService | null => {
+  const { webhook: settings, configuration } = parts.settings;
+  if (settings === null) return null;
+  const webhook: WebhookService = startWebhookService({
+    ...parts,
+    settings,
+    routes: { [ALLOCATOR_PATH]: review },
+    targets: [{ resource: VALIDATING_WEBHOOKS, name: configuration }],
+    onReview: addWebhookMetrics(registry, {
+      certificateEndsMs: () => webhook.certificateEndsMs(),
+    }),
+  });
+  return webhook;
 };
 
 const metricsOf = (loop: AllocatorLoop): Registry => {

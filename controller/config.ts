@@ -96,7 +96,7 @@ export const readControllerConfig = (
   }
   const injector = readInjectorOptions(flags, process.env);
   if (!injector.ok) return command.error(`error: ${injector.problem}.`);
-  const allocator = readAllocatorOptions(flags);
+  const allocator = readAllocatorOptions(flags, process.env);
   if (!allocator.ok) return command.error(`error: ${allocator.problem}.`);
   return {
     seedCredentials: credentialsFrom(flags.seedKubeconfig, process.env),

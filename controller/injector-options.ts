@@ -4,10 +4,11 @@ import type { Command } from "commander";
 import { wholeNumber } from "#src/host/options.ts";
 import type { InjectionConfig } from "#src/model/injection.ts";
 import { parseInjectionOptions } from "#src/model/injection-config.ts";
-import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
+import { type Parsed, parsed } from "#src/model/parsed.ts";
+import { readWebhookOptions, type WebhookFlags } from "./webhook-options.ts";
 
 /** What commander makes of the flags below. */
-export interface InjectorFlags {
+export interface InjectorFlags extends WebhookFlags {
   readonly gatewayImage?: string;
   readonly gatewayPullPolicy?: string;
   readonly gatewayCpuRequest?: string;
@@ -17,10 +18,6 @@ export interface InjectorFlags {
   readonly gatewayStatusPort?: number;
   readonly gatewayLogLevel?: string;
   readonly podSecurityDefault?: string;
-  readonly ownNamespace?: string;
-  readonly webhookAddress: string;
-  readonly webhookPort: number;
-  readonly webhookService: string;
   readonly webhookConfiguration: string;
   readonly recreateStalePods?: boolean;
 }
@@ -83,14 +80,14 @@ export const readInjectorOptions = (
     podSecurityDefault: flags.podSecurityDefault,
   });
   if (!config.ok) return config;
-  if (!/^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/u.test(flags.webhookService)) {
-    return problem(`webhook service: must be the name of a Service, found ${flags.webhookService}`);
-  }
+  const webhook = readWebhookOptions(flags, env);
+  if (!webhook.ok) return webhook;
+  const { address, port, service } = webhook.value;
   return parsed({
     config: config.value,
-    address: flags.webhookAddress,
-    port: flags.webhookPort,
-    service: flags.webhookService,
+    address,
+    port,
+    service,
     configuration: flags.webhookConfiguration,
     mayRecreate: flags.recreateStalePods ?? false,
   });

@@ -1,26 +1,21 @@
-/** Puts the injector together: certificates, the webhook's server, decisions, events, audit. */
+/** Puts the injector together: the webhook, decisions, events, audit. */
 
 import type { Registry } from "prom-client";
-import {
-  type AdmissionHandler,
-  startWebhookServer,
-  type WebhookServer,
-} from "#src/host/webhook/webhook-server.ts";
-import type { CertificateGeneration } from "#src/model/webhook-certificates.ts";
+import type { AdmissionHandler } from "#src/host/webhook/webhook-server.ts";
 import type { AuditSummary } from "#src/plan/injection/audit-plan.ts";
 import { INJECTOR_PATH } from "#src/plan/injection/webhook-objects.ts";
 import type { Clock } from "#src/ports/clock.ts";
-import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube } from "#src/ports/kube.ts";
 import { MUTATING_WEBHOOKS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
-import { type BundleTarget, CertificateKeeper } from "./certificates.ts";
+import type { BundleTarget } from "./certificates.ts";
 import { InjectionAudit } from "./injection-audit.ts";
 import { InjectionEvents } from "./injection-events.ts";
 import { Injector } from "./injector.ts";
 import { createInjectorMetrics } from "./injector-metrics.ts";
 import type { InjectorSettings } from "./injector-options.ts";
+import { startWebhookService, type WebhookService } from "./webhook-service.ts";
 
 export interface InjectorServiceParts {
   readonly kube: Kube;
@@ -54,15 +49,12 @@ export interface InjectorService {
   stop(): Promise<void>;
 }
 
-/** Between two tries to listen, e.g. because the port is still held by the container before. */
-const LISTEN_PAUSE_MS = 1_000;
-
 /** Starts at once and returns; it serves as soon as there is a certificate. */
 export const startInjectorService = (parts: InjectorServiceParts): InjectorService => {
   const { settings, kube } = parts;
   const metrics = createInjectorMetrics({
     audit: () => audit.plan,
-    certificateEndsMs: () => keeper.serving?.notAfterMs ?? null,
+    certificateEndsMs: () => webhook.certificateEndsMs(),
   });
   const events = new InjectionEvents({ ...parts, onEvent: metrics.onEvent });
   const injector = new Injector({
@@ -80,99 +72,33 @@ export const startInjectorService = (parts: InjectorServiceParts): InjectorServi
     onChange: () => parts.onAudit?.(),
     onRecreated: metrics.onRecreated,
   });
-  const listener = new Listener({
+  const webhook: WebhookService = startWebhookService({
     ...parts,
+    settings: { ...settings, ownNamespace: settings.config.ownNamespace },
     routes: { ...parts.routes, [INJECTOR_PATH]: injector.review },
-    onReview: metrics.onReview,
-  });
-  const keeper: CertificateKeeper = new CertificateKeeper({
-    ...parts,
-    secret: { namespace: settings.config.ownNamespace, name: `${settings.service}-certificates` },
-    names: [`${settings.service}.${settings.config.ownNamespace}.svc`, ...(parts.names ?? [])],
     targets: [
       { resource: MUTATING_WEBHOOKS, name: settings.configuration },
       ...(parts.targets ?? []),
     ],
-    onServe: (serving) => listener.serve(serving),
+    onReview: metrics.onReview,
   });
   const stop = async (): Promise<void> => {
-    // The server first: it answers until API servers have turned away.
-    await listener.stop();
-    await Promise.all([keeper.stop(), audit.stop()]);
+    // The webhook first: it answers until API servers have turned away.
+    await webhook.stop();
+    await audit.stop();
     injector.stop();
   };
   let stopped: Promise<void> | null = null;
   return {
-    problem: () => injector.problem() ?? keeper.problem() ?? listener.problem(),
+    problem: () => injector.problem() ?? webhook.problem(),
     status: () => ({
-      certificates: keeper.status(),
+      ...webhook.status(),
       audit: audit.plan?.counts ?? null,
       findings: audit.plan?.findings ?? [],
     }),
     registry: metrics.registry,
-    port: () => listener.port,
+    port: () => webhook.port(),
     audit: (tunnel) => audit.summary(tunnel),
     stop: () => (stopped ??= stop()),
   };
 };
-
-type ListenerParts = InjectorServiceParts &
-  Required<Pick<InjectorServiceParts, "routes">> & {
-    readonly onReview: ReturnType<typeof createInjectorMetrics>["onReview"];
-  };
-
-/** The webhook's server, from the first certificate on. */
-class Listener {
-  readonly #parts: ListenerParts;
-  #server: WebhookServer | null = null;
-  #starting: Promise<void> | null = null;
-  #serving: CertificateGeneration | null = null;
-  #problem: string | null = "there is no certificate to serve with yet";
-  #isStopped = false;
-
-  constructor(parts: ListenerParts) {
-    this.#parts = parts;
-  }
-
-  get port(): number | null {
-    return this.#server?.port ?? null;
-  }
-
-  problem(): string | null {
-    return this.#problem;
-  }
-
-  serve(serving: CertificateGeneration): void {
-    this.#serving = serving;
-    if (this.#server !== null) this.#server.setCertificate(serving);
-    else this.#starting ??= this.#start();
-  }
-
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    this.#problem = "the webhook is stopping";
-    await this.#starting;
-    await this.#server?.close();
-  }
-
-  async #start(): Promise<void> {
-    const { settings, clock, log, routes, onReview } = this.#parts;
-    const { address, port } = settings;
-    while (!this.#isStopped && this.#server === null && this.#serving !== null) {
-      const serving = this.#serving;
-      try {
-        const options = { routes, address, port, clock, log, onReview, serving };
-        this.#server = await startWebhookServer(options);
-        // A newer certificate may have come meanwhile.
-        this.#server.setCertificate(this.#serving);
-        if (!this.#isStopped) this.#problem = null;
-        log.info({ port: this.#server.port }, "the webhook answers");
-      } catch (error) {
-        if (!isHostError(error)) throw error;
-        if (this.#problem !== error.message) log.error({ code: error.code }, error.message);
-        this.#problem = error.message;
-        await new Promise<void>((resolve) => void clock.after(LISTEN_PAUSE_MS, resolve));
-      }
-    }
-  }
-}

@@ -47,6 +47,7 @@ const world = async (t: Test, options: { readonly mayDo?: (spec: object) => bool
     settings: {
       api: { address: "127.0.0.1", port: 0, tls: null },
       configuration: "xylem-allocator",
+      webhook: null,
     },
     version: "0.0.0",
   });
@@ -375,7 +376,7 @@ void t.test("before everything is known REST says so, and admission lets claims 
   const log = new FakeLog();
   const fake = new FakeKube({ clock, log });
   fake.breakDown();
-  const settings = { api: null, configuration: "xylem-allocator" };
+  const settings = { api: null, configuration: "xylem-allocator", webhook: null };
   const random = seededRandom(1);
   const service = startAllocatorService({ kube: fake, clock, log, random, settings, version: "0" });
   await clock.advance(100);

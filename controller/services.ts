@@ -15,6 +15,7 @@ import {
   type AllocatorService,
   startAllocatorService,
 } from "./allocator-service.ts";
+import type { AllocatorSettings } from "./allocator-options.ts";
 import type { ControllerConfig } from "./config.ts";
 import { Controller } from "./controller.ts";
 import { type InjectorService, startInjectorService } from "./injector-service.ts";
@@ -44,7 +45,12 @@ export const openServices = (config: ControllerConfig, log: Log) => {
   const allocator: AllocatorService | null =
     config.allocator === null || config.once
       ? null
-      : startAllocatorService({ ...common, kube: seed, settings: config.allocator, version });
+      : startAllocatorService({
+          ...common,
+          kube: seed,
+          settings: settingsOf(config.allocator, config.injector),
+          version,
+        });
   const injector: InjectorService | null =
     config.injector === null || config.once
       ? null
@@ -74,6 +80,12 @@ export const openServices = (config: ControllerConfig, log: Log) => {
   };
   return { controller, metrics, problem, status, close };
 };
+
+/** One server is enough: where there is an injector, its server has the allocator's webhook too. */
+const settingsOf = (
+  allocator: AllocatorSettings,
+  injector: ControllerConfig["injector"],
+): AllocatorSettings => ({ ...allocator, webhook: injector === null ? allocator.webhook : null });
 
 const allocatorWebhook = (config: ControllerConfig, allocator: AllocatorService | null) =>
   config.allocator === null || allocator === null
