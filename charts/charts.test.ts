@@ -133,8 +133,15 @@ for (const { chart, value, field } of BAD) {
 
 void t.test("rights in the chart are those of the plain manifests, in its namespace", async (t) => {
   for (const [chart, values] of [
-    ["seed", { injector: { recreateStalePods: true }, allocator: { api: { enabled: true } } }],
-    ["shoot", {}],
+    [
+      "seed",
+      {
+        controller: { seedNetwork: "eu-1" },
+        injector: { recreateStalePods: true },
+        allocator: { api: { enabled: true } },
+      },
+    ],
+    ["shoot", { gateway: { discoverPods: true } }],
   ] as const) {
     const made = byKey(await rendered(chart, values));
     for (const object of folder(`${chart}/manifests`)) {

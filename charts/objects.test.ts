@@ -228,6 +228,32 @@ const TUNNEL_CASES: readonly { name: string; spec: object; want: RegExp }[] = [
     spec: { ranges: RANGES, transit: ["198.18.0.0/23", "198.19.0.0/23"] },
     want: /at most one range per family/u,
   },
+  {
+    name: "addresses of the seed, and maps for all",
+    spec: {
+      ranges: RANGES,
+      mapped: "all",
+      seedAddresses: [
+        { name: "etcd", address: "10.97.0.7" },
+        { name: "dns", address: "fd00::a" },
+      ],
+    },
+    want: /^ok$/u,
+  },
+  {
+    name: "an address of the seed that is a name",
+    spec: { ranges: RANGES, seedAddresses: [{ name: "etcd", address: "etcd.example" }] },
+    want: /must be a canonical IP address/u,
+  },
+  {
+    name: "one name for two addresses of the seed",
+    spec: {
+      ranges: RANGES,
+      seedAddresses: ["10.0.0.1", "10.0.0.2"].map((address) => ({ name: "dns", address })),
+    },
+    want: /Duplicate value/u,
+  },
+  { name: "another mapping", spec: { ranges: RANGES, mapped: "none" }, want: /spec\.mapped/u },
   { name: "no slot", spec: { ranges: RANGES, slots: 0 }, want: /spec\.slots/u },
   { name: "257 slots", spec: { ranges: RANGES, slots: 257 }, want: /spec\.slots/u },
   { name: "a small mtu", spec: { ranges: RANGES, mtu: 1279 }, want: /spec\.mtu/u },

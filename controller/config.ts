@@ -27,6 +27,8 @@ export interface ControllerConfig {
   readonly namespace: string | undefined;
   /** Undefined: all tunnels. */
   readonly tunnel: string | undefined;
+  /** Which SeedNetwork this seed is; undefined: tunnels get no address maps. */
+  readonly seedNetwork: string | undefined;
   /** One pass over every tunnel, then the end. */
   readonly once: boolean;
   /** Null: nothing is injected. */
@@ -49,6 +51,7 @@ interface Flags extends InjectorFlags, AllocatorFlags {
   readonly shootKubeconfigDir?: string;
   readonly namespace?: string;
   readonly tunnel?: string;
+  readonly seedNetwork?: string;
   readonly once?: boolean;
   readonly statusAddress: string;
   readonly statusPort: number;
@@ -77,6 +80,10 @@ export const readControllerConfig = (
     .option("--namespace <name>", "only Tunnels of this namespace (default: all)")
     .option("--tunnel <name>", "only this Tunnel; needs --namespace")
     .option(
+      "--seed-network <name>",
+      "the SeedNetwork that says what this seed is: Tunnels whose ranges overlap it get address maps",
+    )
+    .option(
       "--once",
       "do one pass over every Tunnel and exit: 0 if all is as it should be, else 1",
     );
@@ -104,6 +111,7 @@ export const readControllerConfig = (
       kubeconfigFile(file ?? join(dir ?? "", `${tunnel.namespace}.${tunnel.name}.kubeconfig`)),
     namespace: flags.namespace,
     tunnel: flags.tunnel,
+    seedNetwork: flags.seedNetwork,
     once: flags.once ?? false,
     injector: injector.value,
     allocator: allocator.value,

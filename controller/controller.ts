@@ -12,6 +12,7 @@ import { type RunResult, WorkLoop } from "#src/reconcile/loop.ts";
 import type { ConditionCount } from "./metrics.ts";
 import { Shoot } from "./shoot.ts";
 import { conditionsOf, passTunnel } from "./tunnel-pass.ts";
+import { AddressMapKeeper } from "./address-maps.ts";
 import type { TunnelName } from "./config.ts";
 
 export interface ControllerParts {
@@ -25,6 +26,8 @@ export interface ControllerParts {
   readonly tunnel: string | undefined;
   /** What the audit says of a tunnel's pods, null before its first look; left out: nothing is injected here. */
   readonly audit?: (tunnel: TunnelName) => AuditSummary | null;
+  /** Name of the SeedNetwork that this seed is; left out: tunnels get no address maps. */
+  readonly seedNetwork?: string | undefined;
   /** Hears of every pass over a Tunnel. */
   readonly onPass?: (result: RunResult) => void;
 }
@@ -38,6 +41,7 @@ export class Controller {
   readonly #parts: ControllerParts;
   readonly #tunnels: Reflector;
   readonly #leases: Reflector;
+  readonly #maps: AddressMapKeeper | null;
   readonly #kept = new Map<string, Kept>();
 
   /** Starts to watch at once. */
@@ -52,6 +56,17 @@ export class Controller {
         this.#follow();
       },
     });
+    this.#maps =
+      parts.seedNetwork === undefined
+        ? null
+        : new AddressMapKeeper({
+            kube: seed,
+            seedNetwork: parts.seedNetwork,
+            log: parts.log,
+            onChange: () => {
+              this.trigger("address maps");
+            },
+          });
     this.#leases = seed.reflect(LEASES, {
       ...scope,
       labelSelector:
@@ -64,7 +79,11 @@ export class Controller {
 
   /** Null once the seed was listed; else the sentence that says why not. */
   problem(): string | null {
-    return whatIsMissing("the seed's API server", [this.#tunnels, this.#leases]);
+    return (
+      whatIsMissing("the seed's API server", [this.#tunnels, this.#leases]) ??
+      this.#maps?.missing() ??
+      null
+    );
   }
 
   /** What the controller knows of each tunnel, for people. */
@@ -108,6 +127,7 @@ export class Controller {
   async stop(): Promise<void> {
     this.#tunnels.stop();
     this.#leases.stop();
+    this.#maps?.stop();
     await Promise.all([...this.#kept.keys()].map((key) => this.#forget(key)));
   }
 
@@ -148,7 +168,7 @@ export class Controller {
     const kept = this.#kept.get(key);
     const leases = this.#leases.items;
     if (object === undefined || kept === undefined) return { kind: "reached" };
-    if (leases === null) {
+    if (leases === null || (this.#maps?.missing() ?? null) !== null) {
       return { kind: "retry", problem: this.problem() ?? "the seed's Leases are not listed yet" };
     }
     const shoot = (): Shoot => {
@@ -157,7 +177,8 @@ export class Controller {
       });
       return kept.shoot;
     };
-    return await passTunnel(this.#parts, { object, leases: [...leases.values()], shoot });
+    const parts = this.#maps === null ? this.#parts : { ...this.#parts, maps: this.#maps };
+    return await passTunnel(parts, { object, leases: [...leases.values()], shoot });
   }
 
   async #forget(key: string): Promise<void> {

@@ -7,6 +7,7 @@ import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeName, KubeObject } from "#src/ports/kube.ts";
 import { EVENTS, LEASES, TUNNELS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
+import type { AddressMapKeeper } from "./address-maps.ts";
 import type { Shoot } from "./shoot.ts";
 
 /** Keeps a Tunnel until its shoot was told; set before anything is made for it. */
@@ -25,6 +26,8 @@ export interface RemovalParts {
   readonly seed: Kube;
   readonly clock: Clock;
   readonly log: Log;
+  /** Where address maps are given back. */
+  readonly maps?: Pick<AddressMapKeeper, "release">;
 }
 
 export interface RemovalFacts {
@@ -55,6 +58,7 @@ export const removeTunnel = async (
   }
   if (problem !== null) await tellGivenUp(parts, object, problem);
   await removeLeases(parts, object);
+  await parts.maps?.release(object.metadata.uid ?? "");
   const { resourceVersion } = object.metadata;
   const finalizers = finalizersOf(object).filter((name) => name !== FINALIZER);
   await parts.seed.patch(TUNNELS, nameOf(object), { metadata: { resourceVersion, finalizers } });

@@ -39,6 +39,7 @@ export const openServices = (config: ControllerConfig, log: Log) => {
     openShoot: (tunnel) => connect("shoot", config.shootCredentials(tunnel)),
     namespace: config.namespace,
     tunnel: config.tunnel,
+    seedNetwork: config.seedNetwork,
     onPass: metrics.onPass,
     ...(config.injector === null ? {} : { audit: (tunnel) => injector?.audit(tunnel) ?? null }),
   });

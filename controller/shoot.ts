@@ -6,12 +6,15 @@ import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { tunnelGatewaysObject, WITHDRAWN } from "#src/codec/tunnel-gateways-codec.ts";
 import { pruneNode } from "#src/host/kube/object-store.ts";
 import { Readings } from "#src/host/kube/readings.ts";
+import { parseIpAddressObject } from "#src/codec/ip-address-codec.ts";
+import type { AddressMap } from "#src/model/address-map.ts";
+import type { IpAddress } from "#src/model/ip.ts";
 import type { PublicKey } from "#src/model/key.ts";
 import type { AgentClaim, NodeFacts, Tunnel } from "#src/model/tunnel.ts";
 import { countAgents } from "#src/plan/tunnel-status.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeObject, Reflector } from "#src/ports/kube.ts";
-import { NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
+import { IP_ADDRESSES, NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
 
 const AGENT_NAMESPACE = "kube-system";
 const GATEWAYS = { namespace: "kube-system", name: "xylem" };
@@ -23,11 +26,15 @@ export class Shoot {
   readonly #nodes: Reflector;
   readonly #agents: Reflector;
   readonly #gateways: Reflector;
+  readonly #onChange: (what: string) => void;
+  /** Only a tunnel whose seed needs an address of a service range asks. */
+  #addresses: Reflector | null = null;
   readonly #nodeFacts = new Readings<NodeFacts>("Node", parseNode);
   readonly #claims = new Readings<AgentClaim>("TunnelAgent", parseTunnelAgent);
 
   constructor(kube: Kube, onChange: (what: string) => void) {
     this.#kube = kube;
+    this.#onChange = onChange;
     this.#nodes = kube.reflect(NODES, {
       onChange: () => {
         if (this.#nodeFacts.update(this.#nodes.items)) onChange("nodes");
@@ -52,8 +59,15 @@ export class Shoot {
    * Writes `TunnelGateways` when it is absent or differs; answers whether it wrote. `owner` is the Tunnel's UID.
    * Throws HostError.
    */
-  async publish(tunnel: Tunnel, keys: readonly PublicKey[], owner: string): Promise<boolean> {
-    const wanted = tunnelGatewaysObject({ tunnel, keys });
+  async publish(
+    what: {
+      readonly tunnel: Tunnel;
+      readonly keys: readonly PublicKey[];
+      readonly maps: readonly AddressMap[];
+    },
+    owner: string,
+  ): Promise<boolean> {
+    const wanted = tunnelGatewaysObject(what);
     const held = await this.#published();
     const { [WITHDRAWN]: withdrawn, ...kept } = held?.metadata.annotations ?? {};
     const annotations = { ...kept, [OWNER]: owner };
@@ -110,8 +124,33 @@ export class Shoot {
     return { ready, total };
   }
 
+  /** The nodes as last heard. */
+  nodes(): readonly NodeFacts[] {
+    this.#nodeFacts.update(this.#nodes.items);
+    return this.#nodeFacts.values;
+  }
+
+  /** The shoot's Services by address, from the first call on; null: not listed yet. */
+  services(): ReadonlyMap<IpAddress, string> | null {
+    this.#addresses ??= this.#kube.reflect(IP_ADDRESSES, {
+      onChange: () => this.#onChange("addresses"),
+      prune: ({ metadata: { name, uid, resourceVersion }, spec }) => ({
+        metadata: { name, ...(uid && { uid }), ...(resourceVersion && { resourceVersion }) },
+        spec,
+      }),
+    });
+    const { items } = this.#addresses;
+    return items === null ? null : new Map([...items.values()].flatMap(serviceOf));
+  }
+
   close(): void {
-    for (const reflector of [this.#nodes, this.#agents, this.#gateways]) reflector.stop();
+    const reflectors = [this.#nodes, this.#agents, this.#gateways, this.#addresses];
+    for (const reflector of reflectors) reflector?.stop();
     this.#kube.close();
   }
 }
+
+const serviceOf = (object: KubeObject): readonly (readonly [IpAddress, string])[] => {
+  const read = parseIpAddressObject(object);
+  return read.ok ? [[read.value.address, `Service ${read.value.service}`]] : [];
+};

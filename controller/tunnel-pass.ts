@@ -1,11 +1,15 @@
 /** One pass over one Tunnel: secret, publication in the shoot, status; zero writes when nothing changed. */
 
+import { parseTunnelMaps } from "#src/codec/address-map-fields.ts";
 import { parseSlotLease } from "#src/codec/lease-codec.ts";
 import { parseTunnel } from "#src/codec/tunnel-codec.ts";
+import type { AddressMap } from "#src/model/address-map.ts";
+import { containsIp } from "#src/model/cidr.ts";
 import { parseIp } from "#src/model/ip.ts";
 import { parseSlot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
 import type { AuditSummary } from "#src/plan/injection/audit-plan.ts";
+import { type Bridging, planBridging } from "#src/plan/bridging.ts";
 import { slotAddresses } from "#src/plan/transit.ts";
 import { type GatewayStatus, type Publication, planTunnelStatus } from "#src/plan/tunnel-status.ts";
 import type { Clock } from "#src/ports/clock.ts";
@@ -15,6 +19,7 @@ import { TUNNELS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { Random } from "#src/ports/random.ts";
 import type { RunResult } from "#src/reconcile/loop.ts";
+import type { AddressMapAnswer, AddressMapKeeper } from "./address-maps.ts";
 import type { TunnelName } from "./config.ts";
 import { FINALIZER, hasFinalizer, removeTunnel } from "./removal.ts";
 import { ensureSlotKeys } from "./master-secret.ts";
@@ -27,6 +32,8 @@ export interface TunnelPassParts {
   readonly log: Log;
   /** What the audit says of a tunnel's pods, null before its first look; left out: nothing is injected here. */
   readonly audit?: (tunnel: TunnelName) => AuditSummary | null;
+  /** Gives address maps; left out: this controller was not told which seed it is in, and no tunnel has any. */
+  readonly maps?: AddressMapKeeper;
 }
 
 export interface TunnelPassFacts {
@@ -49,8 +56,9 @@ export const passTunnel = async (
     return { kind: "rejected", problem: spec.problem };
   }
   await ensureFinalizer(parts, object);
-  const publication = await publish(parts, facts, spec.value);
-  await writeStatus(parts, facts, publication);
+  const answer = await mapsOf(parts, object, spec.value);
+  const publication = await publish(parts, facts, { tunnel: spec.value, maps: answer.maps });
+  await writeStatus(parts, facts, publication, answer);
   return publication.kind === "failed"
     ? { kind: "retry", problem: publication.message }
     : { kind: "reached" };
@@ -66,6 +74,22 @@ const ensureFinalizer = async ({ seed }: TunnelPassParts, object: KubeObject): P
   await seed.patch(TUNNELS, key, { metadata: { resourceVersion, finalizers } });
 };
 
+/** What could not be planned leaves what was published: a map is never taken back. */
+const mapsOf = async (
+  { maps: keeper }: TunnelPassParts,
+  object: KubeObject,
+  tunnel: Tunnel,
+): Promise<AddressMapAnswer> => {
+  if (keeper === undefined) return { maps: mapsBefore(object), problems: [] };
+  const answer = await keeper.ensure(tunnel, object.metadata.uid ?? "");
+  return answer.ok ? answer.value : { maps: mapsBefore(object), problems: [answer.problem] };
+};
+
+const mapsBefore = (object: KubeObject): readonly AddressMap[] => {
+  const read = parseTunnelMaps(object);
+  return read.ok ? read.value : [];
+};
+
 const remove = async (parts: TunnelPassParts, facts: TunnelPassFacts): Promise<RunResult> => {
   const waitsFor = await removeTunnel(parts, facts);
   if (waitsFor === null) return { kind: "reached" };
@@ -76,7 +100,7 @@ const remove = async (parts: TunnelPassParts, facts: TunnelPassFacts): Promise<R
 const publish = async (
   parts: TunnelPassParts,
   facts: TunnelPassFacts,
-  tunnel: Tunnel,
+  { tunnel, maps }: { readonly tunnel: Tunnel; readonly maps: readonly AddressMap[] },
 ): Promise<Publication> => {
   const keys = await ensureSlotKeys(
     { kube: parts.seed, random: parts.random },
@@ -86,7 +110,7 @@ const publish = async (
   if (!keys.ok) return { kind: "failed", message: keys.problem };
   try {
     const owner = facts.object.metadata.uid ?? "";
-    const hasWritten = await facts.shoot().publish(tunnel, keys.value, owner);
+    const hasWritten = await facts.shoot().publish({ tunnel, keys: keys.value, maps }, owner);
     if (hasWritten) {
       const name = `${tunnel.namespace}/${tunnel.name}`;
       parts.log.info({ tunnel: name, slots: tunnel.slots }, "The shoot was told of its gateways");
@@ -102,6 +126,7 @@ const writeStatus = async (
   parts: TunnelPassParts,
   facts: TunnelPassFacts,
   publication: Publication,
+  answer: AddressMapAnswer = { maps: mapsBefore(facts.object), problems: [] },
 ): Promise<void> => {
   const { object, leases } = facts;
   const spec = parseTunnel(object);
@@ -118,12 +143,28 @@ const writeStatus = async (
       parts.audit === undefined
         ? null
         : (parts.audit({ namespace: namespace ?? "", name }) ?? "not-looked-yet"),
+    bridging: spec.ok ? bridgingOf(spec.value, facts, answer) : null,
+    maps: answer.maps,
     lastHandshakeMs: lastHandshakeOf(object, leases, nowMs),
     previous: object["status"],
     nowMs,
   });
   if (!isChanged) return;
   await parts.seed.patchStatus(TUNNELS, key, { status });
+};
+
+/** Services are only asked for where an address that the seed needs could be one. */
+const bridgingOf = (
+  tunnel: Tunnel,
+  { shoot }: TunnelPassFacts,
+  { maps, problems }: AddressMapAnswer,
+): Bridging | null => {
+  const { seedAddresses, ranges } = tunnel;
+  const isServiceNeeded = seedAddresses.some(({ address }) =>
+    ranges.services.some((range) => containsIp(range, address)),
+  );
+  const services = isServiceNeeded ? shoot().services() : null;
+  return planBridging({ tunnel, maps, problems, nodes: shoot().nodes(), services });
 };
 
 /** Who holds which slot now: released and expired Leases are nobody's. */

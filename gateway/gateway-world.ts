@@ -1,5 +1,6 @@
 /** A gateway between a seed and a shoot in memory, on a machine in memory, for this room's tests. */
 
+import type { IpAddress } from "#src/model/ip.ts";
 import { publicKeyFromBytes, type PublicKey } from "#src/model/key.ts";
 import { valueOf } from "#src/model/parsed.ts";
 import { FakeClock } from "#src/host/fake-clock.ts";
@@ -106,6 +107,8 @@ export const world = () => {
   const shoot = new FakeKube({ clock, log });
   const host = new FakeHost();
   const paths = new FakePaths();
+  /** What the pod needs in the seed. */
+  const needed: IpAddress[] = [];
   const start = () => {
     const common = { clock, random: seededRandom(1), log };
     const passes: { writes: number; isReached: boolean }[] = [];
@@ -118,6 +121,7 @@ export const world = () => {
       tunnels,
       shoot: new ShootView(shoot, trigger),
       paths,
+      needed: () => Promise.resolve(needed),
       clock,
       log,
       trigger,
@@ -138,7 +142,7 @@ export const world = () => {
     return { gateway, tunnels, passes, stop };
   };
   const leases = (): readonly KubeObject[] => seed.peekAll(LEASES);
-  return { clock, log, seed, shoot, host, paths, start, leases };
+  return { clock, log, seed, shoot, host, paths, needed, start, leases };
 };
 
 /** A gateway that is ready, with two nodes. */

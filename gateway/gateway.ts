@@ -3,6 +3,7 @@
 import type { DeviceEvent, DeviceStats } from "#src/model/device.ts";
 import type { Endpoint } from "#src/model/endpoint.ts";
 import type { Finding } from "#src/model/finding.ts";
+import type { IpAddress } from "#src/model/ip.ts";
 import type { PrivateKey } from "#src/model/key.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
@@ -24,6 +25,8 @@ export interface GatewayParts {
   readonly tunnels: TunnelView;
   readonly shoot: ShootView;
   readonly paths: PathProver;
+  /** Addresses that this pod can't be without, which no route of ours may take away. */
+  readonly needed: () => Promise<readonly IpAddress[]>;
   readonly clock: Clock;
   readonly log: Log;
   /** Asks for another run of the work loop. */
@@ -67,6 +70,7 @@ export class Gateway {
   #plan: GatewayPlan | null = null;
   #identity: Identity | null = null;
   #endpoint: Endpoint | null = null;
+  #needed: readonly IpAddress[] = [];
   #problem: string | null = "starting";
   #knownFindings = "";
   /** Proven: a connection through the tunnel was answered, and nothing has spoken against it since. */
@@ -143,6 +147,7 @@ export class Gateway {
         "the agents' endpoint is not known yet: Service kube-system/xylem-agent has no load balancer address, and the Tunnel names no endpoint",
       );
     }
+    if (!isHurried) this.#needed = await this.#parts.needed();
     const plan = this.#planFor(tunnel.value, identity.value, endpoint);
     this.#plan = plan;
     const desired = {
@@ -205,7 +210,7 @@ export class Gateway {
   }
 
   #planFor(tunnel: Tunnel, { slot }: Identity, endpoint: Endpoint): GatewayPlan {
-    const { shoot, config } = this.#parts;
+    const { shoot, config, tunnels } = this.#parts;
     const { nodes, claims } = shoot;
     this.#relay.choose({ slot, nodes: nodes.values, claims: claims.values, stats: this.stats() });
     const plan = this.#plans.of({
@@ -216,6 +221,8 @@ export class Gateway {
       claims: claims.values,
       endpoint,
       relay: this.#relay.relay,
+      maps: tunnels.maps(),
+      needed: this.#needed,
     });
     const findings = [
       ...this.#parts.tunnels.findings(),

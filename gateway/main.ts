@@ -6,6 +6,7 @@ import { NftFirewall } from "#src/host/firewall/nft-firewall.ts";
 import { credentialsFrom, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 import { connectKube } from "#src/host/kube/rest.ts";
 import { openLog } from "#src/host/log.ts";
+import { neededAddresses } from "#src/host/needed-addresses.ts";
 import { NetlinkNetwork } from "#src/host/network/netlink-network.ts";
 import { realPathProver } from "#src/host/path-proof.ts";
 import { runProgram, type RunningProgram } from "#src/host/program.ts";
@@ -32,13 +33,12 @@ const start = async (): Promise<RunningProgram> => {
     log,
     userAgent: `xylem-gateway/${version}`,
   };
-  const seed = connectKube({
-    ...common,
-    credentials: credentialsFrom(config.seedKubeconfig, process.env),
-  });
+  const seedCredentials = credentialsFrom(config.seedKubeconfig, process.env);
+  const shootCredentials = kubeconfigFile(config.shootKubeconfig);
+  const seed = connectKube({ ...common, credentials: seedCredentials });
   const shootKube = connectKube({
     ...common,
-    credentials: kubeconfigFile(config.shootKubeconfig),
+    credentials: shootCredentials,
     backoffMsMax: SHOOT_BACKOFF_MS_MAX,
   });
   const trigger = (reason: string): void => void loop.trigger(reason);
@@ -54,6 +54,7 @@ const start = async (): Promise<RunningProgram> => {
     tunnels,
     shoot: new ShootView(shootKube, trigger),
     paths: realPathProver,
+    needed: () => neededAddresses({ credentials: [seedCredentials, shootCredentials] }),
     clock: realClock,
     log,
     trigger,

@@ -1,10 +1,12 @@
 /** What the seed says of this gateway's tunnel: the Tunnel itself, the slot that this gateway holds, and its key. */
 
 import { join } from "node:path";
+import { parseTunnelMaps } from "#src/codec/address-map-fields.ts";
 import { parseTunnel } from "#src/codec/tunnel-codec.ts";
 import { whatIsMissing, whatIsStale } from "#src/host/kube/readings.ts";
 import { parseMasterSecret, slotPrivateKey } from "#src/host/slot-keys.ts";
 import { slotMemoryFile, slotMemoryNone } from "#src/host/slot-memory-file.ts";
+import type { AddressMap } from "#src/model/address-map.ts";
 import type { Finding } from "#src/model/finding.ts";
 import type { PrivateKey } from "#src/model/key.ts";
 import { type Parsed, parsed, problem } from "#src/model/parsed.ts";
@@ -49,6 +51,8 @@ export class TunnelView {
   #lastHandshakeMs: number | null = null;
   #specFinding: Finding | null = null;
   #keyFinding: Finding | null = null;
+  #maps: readonly AddressMap[] = [];
+  #mapsFinding: Finding | null = null;
 
   constructor(parts: TunnelViewParts) {
     const { config, kube, onChange } = parts;
@@ -105,6 +109,8 @@ export class TunnelView {
     this.#identity = null;
     this.#specFinding = null;
     this.#keyFinding = null;
+    this.#maps = [];
+    this.#mapsFinding = null;
     this.#lastHandshakeMs = null;
     if (claim === null) return;
     await claim.release();
@@ -142,9 +148,25 @@ export class TunnelView {
     return parsed(this.#accepted.tunnel);
   }
 
-  /** What the last `tunnel` and `identity` had to say besides their answers. */
+  /** The address maps that the controller published; those that can't be read leave the last ones. */
+  maps(): readonly AddressMap[] {
+    const read = parseTunnelMaps(this.#object());
+    this.#mapsFinding = null;
+    if (read.ok) this.#maps = read.value;
+    else {
+      const { namespace, tunnel } = this.#parts.config;
+      const message = `${read.problem} (until then the address maps stay as they were)`;
+      const object = `Tunnel ${namespace}/${tunnel}`;
+      this.#mapsFinding = { code: "maps-not-taken", object, message };
+    }
+    return this.#maps;
+  }
+
+  /** What the last `tunnel`, `identity` and `maps` had to say besides their answers. */
   findings(): readonly Finding[] {
-    return [this.#specFinding, this.#keyFinding].filter((finding) => finding !== null);
+    return [this.#specFinding, this.#keyFinding, this.#mapsFinding].filter(
+      (finding) => finding !== null,
+    );
   }
 
   /** Claims a slot at the first call; until it is held, says what it waits for. */

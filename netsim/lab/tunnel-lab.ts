@@ -89,6 +89,8 @@ const tunnel: Tunnel = {
   transit: [cidr(transitRange)],
   slots: 4,
   mtu,
+  mapped: "overlapping",
+  seedAddresses: [],
 };
 
 const gateways: TunnelGateways = {
@@ -102,6 +104,7 @@ const gateways: TunnelGateways = {
   transit: tunnel.transit,
   ranges,
   mtu,
+  maps: [],
 };
 
 export interface TunnelLabOptions extends TwoNetworksOptions {
@@ -155,7 +158,14 @@ export class TunnelLab {
 
   /** Plans from the facts as they are now, and applies. */
   async applyGateway(): Promise<EndReport> {
-    const plan = planGateway({ tunnel, slot, interface: interfaceName, ...this.facts });
+    const plan = planGateway({
+      tunnel,
+      slot,
+      interface: interfaceName,
+      ...this.facts,
+      maps: [],
+      needed: [],
+    });
     return this.gateway.apply({
       options: {
         identity: { kind: "gateway", slot },

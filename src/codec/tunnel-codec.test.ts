@@ -2,10 +2,13 @@
 
 import fc from "fast-check";
 import t from "tap";
+import { parseCidr, type Cidr } from "#src/model/cidr.ts";
 import { publicKeyFromBytes, type PublicKey } from "#src/model/key.ts";
 import { valueOf, type Parsed } from "#src/model/parsed.ts";
 import { parseTunnel } from "./tunnel-codec.ts";
 import { parseTunnelGateways, tunnelGatewaysObject } from "./tunnel-gateways-codec.ts";
+
+const c = (text: string): Cidr => valueOf(parseCidr(text));
 
 const ranges = { nodes: ["10.250.0.0/20"], pods: ["10.222.0.0/17"], services: ["10.97.0.0/22"] };
 
@@ -22,6 +25,8 @@ t.test("a Tunnel with ranges alone gets all defaults", async (t) => {
       transit: ["198.18.0.0/23"],
       slots: 32,
       mtu: 1380,
+      mapped: "overlapping",
+      seedAddresses: [],
     },
   });
 });
@@ -190,7 +195,8 @@ t.test(
     const tunnel = valueOf(
       parseTunnel(tunnelObject({ slots: 2, transit: ["198.19.4.0/29", "fd00:5::/120"] })),
     );
-    const object = tunnelGatewaysObject({ tunnel, keys: [key(1), key(2)] });
+    const maps = [{ real: c("10.250.0.0/20"), mapped: c("10.64.0.0/20") }];
+    const object = tunnelGatewaysObject({ tunnel, keys: [key(1), key(2)], maps });
     const got = valueOf(parseTunnelGateways(JSON.parse(JSON.stringify(object))));
     t.same(got, {
       slots: [
@@ -200,6 +206,7 @@ t.test(
       transit: tunnel.transit,
       ranges: tunnel.ranges,
       mtu: 1380,
+      maps,
     });
   },
 );
@@ -237,6 +244,16 @@ const gatewayRows: { title: string; spec: object; want: RegExp }[] = [
     want: /slots\[0\]\.publicKey/,
   },
   { title: "no transit ranges", spec: { transit: [] }, want: /spec\.transit is empty/ },
+  {
+    title: "a map of two sizes",
+    spec: { maps: [{ real: "10.250.0.0/20", mapped: "10.64.0.0/21" }] },
+    want: /spec\.maps\[0\] maps 10\.250\.0\.0\/20 to 10\.64\.0\.0\/21: both must be of one family/,
+  },
+  {
+    title: "a map with host bits",
+    spec: { maps: [{ real: "10.250.0.1/20", mapped: "10.64.0.0/20" }] },
+    want: /spec\.maps\[0\]\.real.*write "10\.250\.0\.0\/20"/,
+  },
   { title: "no MTU", spec: { mtu: undefined }, want: /spec\.mtu/ },
 ];
 

@@ -5,11 +5,12 @@ import { parsePort, type Endpoint } from "#src/model/endpoint.ts";
 import { parseIp } from "#src/model/ip.ts";
 import { parsed, problem, valueOf, type Parsed } from "#src/model/parsed.ts";
 import { quoted } from "#src/model/quoted.ts";
-import type { Tunnel, TunnelMode } from "#src/model/tunnel.ts";
+import type { MappedRanges, SeedAddress, Tunnel, TunnelMode } from "#src/model/tunnel.ts";
 import {
   fieldAt,
   fieldOf,
   isAbsent,
+  itemsOf,
   parseName,
   parseWhole,
   reading,
@@ -24,6 +25,8 @@ const TRANSIT_STANDARD = [valueOf(parseCidr("198.18.0.0/23"))];
 const SLOTS_STANDARD = 32;
 const MTU_STANDARD = 1380;
 const PORT_STANDARD = 51820;
+/** etcd's members, DNS, an API server or two: a list that is longer is a mistake. */
+const SEED_ADDRESSES_MAX = 64;
 
 /** IPv6 needs 1280 (RFC 8200, 5); above 9000 is no Ethernet. */
 export const parseMtu = parseWhole({ min: 1280, max: 9000 });
@@ -57,11 +60,29 @@ export const parseTunnel = (object: unknown): Parsed<Tunnel> =>
       transit,
       slots,
       mtu: takeOr({ field: fieldOf(spec, "mtu"), parse: parseMtu, standard: MTU_STANDARD }),
+      mapped: takeOr({
+        field: fieldOf(spec, "mapped"),
+        parse: parseMapped,
+        standard: "overlapping",
+      }),
+      seedAddresses: itemsOf(fieldOf(spec, "seedAddresses"), { max: SEED_ADDRESSES_MAX }).map(
+        takeSeedAddress,
+      ),
     };
   });
 
 const parseMode = (value: unknown): Parsed<TunnelMode> =>
   value === "tun" ? parsed(value) : problem(`must be "tun", found ${quoted(value)}`);
+
+const parseMapped = (value: unknown): Parsed<MappedRanges> =>
+  value === "overlapping" || value === "all"
+    ? parsed(value)
+    : problem(`must be "overlapping" or "all", found ${quoted(value)}`);
+
+const takeSeedAddress = (item: Field): SeedAddress => ({
+  name: take(fieldOf(item, "name"), parseName),
+  address: take(fieldOf(item, "address"), parseIp),
+});
 
 const takeEndpoint = (field: Field): Endpoint | null => {
   if (isAbsent(field)) return null;

@@ -1,11 +1,13 @@
 /** `TunnelGateways` of xylem.dev/v1alpha1: what the shoot is told of its seed's gateways (docs/objects.md). */
 
+import type { AddressMap } from "#src/model/address-map.ts";
 import { addressAt, type Cidr } from "#src/model/cidr.ts";
 import { parseIp } from "#src/model/ip.ts";
 import { parsePublicKey, type PublicKey } from "#src/model/key.ts";
 import type { Parsed } from "#src/model/parsed.ts";
 import { parseSlot } from "#src/model/slot.ts";
 import type { GatewaySlot, Tunnel, TunnelGateways } from "#src/model/tunnel.ts";
+import { takeMaps } from "./address-map-fields.ts";
 import { fieldOf, FieldProblem, itemsOf, reading, take, type Field } from "./fields.ts";
 import { refuseOutsideTransit, takeRanges } from "./range-fields.ts";
 import { parseMtu } from "./tunnel-codec.ts";
@@ -36,7 +38,8 @@ export const parseTunnelGateways = (object: unknown): Parsed<TunnelGateways> =>
     refuseTwice(slots.map(({ slot }) => `slot ${slot}`));
     refuseTwice(slots.map(({ publicKey }) => `public key ${publicKey}`));
     refuseTwice(slots.flatMap(({ addresses }) => addresses.map((ip) => `transit address ${ip}`)));
-    return { slots, transit, ranges, mtu: take(fieldOf(spec, "mtu"), parseMtu) };
+    const mtu = take(fieldOf(spec, "mtu"), parseMtu);
+    return { slots, transit, ranges, mtu, maps: takeMaps(fieldOf(spec, "maps")) };
   });
 
 const takeSlot = (item: Field, transit: readonly Cidr[]): GatewaySlot => {
@@ -64,8 +67,9 @@ const refuseTwice = (things: readonly string[]): void => {
 export const tunnelGatewaysObject = (options: {
   readonly tunnel: Tunnel;
   readonly keys: readonly PublicKey[];
+  readonly maps: readonly AddressMap[];
 }) => {
-  const { tunnel, keys } = options;
+  const { tunnel, keys, maps } = options;
   return {
     apiVersion: "xylem.dev/v1alpha1",
     kind: "TunnelGateways",
@@ -85,6 +89,8 @@ export const tunnelGatewaysObject = (options: {
       transit: tunnel.transit,
       ranges: tunnel.ranges,
       mtu: tunnel.mtu,
+      // Left out where there is none, so that a shoot whose definition is older takes the rest as it was.
+      ...(maps.length === 0 ? {} : { maps: maps.map(({ real, mapped }) => ({ real, mapped })) }),
     },
   };
 };

@@ -1,5 +1,6 @@
 /** What a tunnel is made of, as plain data: the object in the seed and what both clusters say about it. */
 
+import type { AddressMap } from "./address-map.ts";
 import type { AgentId } from "./agent-id.ts";
 import type { Cidr } from "./cidr.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -16,6 +17,16 @@ export interface ApprovedRanges {
 
 export type TunnelMode = "tun";
 
+/** An address of the seed that a tunnel's pods need, e.g. etcd's: no packet to it may go into the tunnel. */
+export interface SeedAddress {
+  /** What it is, for people. */
+  readonly name: string;
+  readonly address: IpAddress;
+}
+
+/** Which approved ranges get an address map: those that overlap the seed's own, or all. */
+export type MappedRanges = "overlapping" | "all";
+
 /** A `Tunnel`'s spec after parsing and defaulting. */
 export interface Tunnel {
   readonly namespace: string;
@@ -31,6 +42,8 @@ export interface Tunnel {
   readonly slots: number;
   /** Inner MTU in bytes. */
   readonly mtu: number;
+  readonly mapped: MappedRanges;
+  readonly seedAddresses: readonly SeedAddress[];
 }
 
 /** One numbered gateway identity, as agents know it. */
@@ -47,6 +60,8 @@ export interface TunnelGateways {
   readonly transit: readonly Cidr[];
   readonly ranges: ApprovedRanges;
   readonly mtu: number;
+  /** What the seed dials instead of which addresses; of ranges and of transit ranges. */
+  readonly maps: readonly AddressMap[];
 }
 
 /** `TunnelAgent` after parsing: the claim of one node. */

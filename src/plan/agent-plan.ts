@@ -1,12 +1,14 @@
 /** What an agent's node must hold: one peer per gateway slot, steering to the other agents, forwarding to approved ranges only. */
 
 import type { AgentId } from "#src/model/agent-id.ts";
-import { cidrParts, hostCidr } from "#src/model/cidr.ts";
+import { mappedOf, type AddressMap } from "#src/model/address-map.ts";
+import { cidrParts, hostCidr, type Cidr } from "#src/model/cidr.ts";
 import type { DeviceDesired, SteeringTarget } from "#src/model/device.ts";
 import type { Finding } from "#src/model/finding.ts";
 import { familyOf, type IpAddress } from "#src/model/ip.ts";
-import type { FirewallTable, NetworkDesired } from "#src/model/network.ts";
+import type { FirewallChain, FirewallTable, NetworkDesired } from "#src/model/network.ts";
 import type { AgentClaim, NodeFacts, TunnelGateways } from "#src/model/tunnel.ts";
+import { usableMaps, type UsableMaps } from "./address-map-use.ts";
 import { winningClaims } from "./agent-id-plan.ts";
 import { shareApproved } from "./approved.ts";
 
@@ -34,24 +36,26 @@ const RP_FILTER_LOOSE = "2";
 export const planAgent = (facts: AgentFacts): AgentPlan => {
   const { gateways } = facts;
   const steering = planSteering(facts);
+  const maps = usableMaps({ ...gateways, object: "TunnelGateways kube-system/xylem" });
+  const transit = [...gateways.transit, ...maps.transit.map(({ mapped }) => mapped)];
   const isIpv4 = gateways.transit.some((cidr) => cidrParts(cidr).family === 4);
   const rpFilter = `net.ipv4.conf.${facts.interface}.rp_filter`;
   return {
-    device: { peers: planPeers(facts), steering: steering.targets },
+    device: { peers: planPeers(facts, maps), steering: steering.targets },
     network: {
       interface: facts.interface,
       mtu: gateways.mtu,
       addresses: [],
-      routes: gateways.transit.map((destination) => ({ destination, source: null })),
+      routes: transit.map((destination) => ({ destination, source: null })),
       sysctls: isIpv4 ? { [rpFilter]: RP_FILTER_LOOSE } : {},
     },
-    firewall: planFirewall(facts),
-    findings: steering.findings,
+    firewall: planFirewall(facts, { maps, transit }),
+    findings: [...steering.findings, ...maps.findings],
   };
 };
 
-/** A slot may use its own transit addresses and no others. */
-const planPeers = ({ gateways, agentId }: AgentFacts): DeviceDesired["peers"] =>
+/** A slot may use its own transit addresses, their images, and no others. */
+const planPeers = ({ gateways, agentId }: AgentFacts, maps: UsableMaps): DeviceDesired["peers"] =>
   gateways.slots
     .toSorted((a, b) => a.slot - b.slot)
     .map(({ slot, publicKey, addresses }) => ({
@@ -59,7 +63,7 @@ const planPeers = ({ gateways, agentId }: AgentFacts): DeviceDesired["peers"] =>
       agentId,
       slot,
       endpoint: null,
-      allowedIps: addresses.map(hostCidr),
+      allowedIps: withImages(addresses, maps.transit).map(hostCidr),
     }));
 
 /**
@@ -91,11 +95,23 @@ const reachableFrom = (
   return theirs.find((address) => families.has(familyOf(address))) ?? theirs[0];
 };
 
+const withImages = (
+  addresses: readonly IpAddress[],
+  maps: readonly AddressMap[],
+): readonly IpAddress[] => [
+  ...addresses,
+  ...addresses.map((address) => mappedOf(maps, address)).filter((address) => address !== null),
+];
+
 /**
  * Services whose endpoints are host-network pods are forwarded to node addresses, so node ranges are destinations, too.
- * Nothing on the node or behind it opens a connection into the tunnel.
+ * Nothing on the node or behind it opens a connection into the tunnel. A mapped destination is rewritten before any of
+ * this, so that all other rules know real addresses alone.
  */
-const planFirewall = ({ gateways, interface: interfaceName }: AgentFacts): FirewallTable => {
+const planFirewall = (
+  { gateways, interface: interfaceName }: AgentFacts,
+  { maps, transit }: { readonly maps: UsableMaps; readonly transit: readonly Cidr[] },
+): FirewallTable => {
   const { nodes, pods, services } = gateways.ranges;
   const onlyApproved = {
     kind: "only-destinations",
@@ -106,13 +122,40 @@ const planFirewall = ({ gateways, interface: interfaceName }: AgentFacts): Firew
   return {
     interface: interfaceName,
     chains: [
+      ...planMapping(maps),
       { hook: "input", rules: [onlyApproved] },
       { hook: "forward", rules: [onlyApproved, nothingNew] },
       { hook: "output", rules: [nothingNew] },
       {
         hook: "postrouting",
-        rules: [{ kind: "masquerade", from: "tunnel", sources: gateways.transit }],
+        rules: [{ kind: "masquerade", from: "tunnel", sources: transit }],
       },
     ],
   };
 };
+
+/**
+ * Both ways without memory: a packet that came from a mapped transit address asked for a mapped address, and so its
+ * answer has one, too.
+ */
+const planMapping = ({ ranges, transit }: UsableMaps): readonly FirewallChain[] => {
+  if (ranges.length === 0) return [];
+  const from = "tunnel";
+  const destinations = (real: Cidr): readonly Cidr[] =>
+    transit.map(({ mapped }) => mapped).filter((mapped) => isSameFamily(mapped, real));
+  return [
+    {
+      hook: "arrival",
+      rules: ranges.map((map) => ({ kind: "map-destination", from, ...map }) as const),
+    },
+    {
+      hook: "departure",
+      rules: ranges.map(
+        (map) =>
+          ({ kind: "map-source", to: from, destinations: destinations(map.real), ...map }) as const,
+      ),
+    },
+  ];
+};
+
+const isSameFamily = (a: Cidr, b: Cidr): boolean => cidrParts(a).family === cidrParts(b).family;

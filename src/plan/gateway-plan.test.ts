@@ -28,6 +28,8 @@ const tunnel: Tunnel = {
   transit: [c("198.18.0.0/23"), c("fd00:18::/120")],
   slots: 32,
   mtu: 1380,
+  mapped: "overlapping",
+  seedAddresses: [],
 };
 const slot = valueOf(parseSlot(2));
 const endpoint = valueOf(parseEndpoint("192.0.2.10:51820"));
@@ -49,6 +51,8 @@ const gatewayFacts: GatewayFacts = {
   claims,
   endpoint,
   relay: "n2",
+  maps: [],
+  needed: [],
 };
 
 t.test("slot i has the address base + 1 + i of each transit range", async (t) => {
@@ -344,6 +348,7 @@ function agentFacts(): AgentFacts {
     transit: tunnel.transit,
     ranges: tunnel.ranges,
     mtu: 1400,
+    maps: [],
   };
   return {
     node: "n1",

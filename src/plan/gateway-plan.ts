@@ -1,7 +1,8 @@
 /** What a gateway's machine must hold: one peer per agent, routes for the approved ranges, answers only. */
 
 import type { AgentId } from "#src/model/agent-id.ts";
-import { cidrParts, hostCidr, type Cidr } from "#src/model/cidr.ts";
+import { mappedBlocks, mappedOf, type AddressMap } from "#src/model/address-map.ts";
+import { cidrParts, compareCidrs, containsIp, hostCidr, type Cidr } from "#src/model/cidr.ts";
 import type { DeviceDesired, DevicePeer } from "#src/model/device.ts";
 import type { Endpoint } from "#src/model/endpoint.ts";
 import type { Finding } from "#src/model/finding.ts";
@@ -9,6 +10,7 @@ import { familyOf, type IpAddress } from "#src/model/ip.ts";
 import type { FirewallTable, NetworkDesired, Route } from "#src/model/network.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { AgentClaim, NodeFacts, Tunnel } from "#src/model/tunnel.ts";
+import { usableMaps } from "./address-map-use.ts";
 import { winningClaims } from "./agent-id-plan.ts";
 import { shareApproved, type NodeShare } from "./approved.ts";
 import { slotAddresses } from "./transit.ts";
@@ -23,6 +25,10 @@ export interface GatewayFacts {
   readonly endpoint: Endpoint | null;
   /** Node that carries what no single node owns; null: none. */
   readonly relay: string | null;
+  /** As the controller published them. */
+  readonly maps: readonly AddressMap[];
+  /** Addresses of the seed that this pod needs besides those that the Tunnel names: its API servers, its DNS servers. */
+  readonly needed: readonly IpAddress[];
 }
 
 export interface GatewayPlan {
@@ -37,23 +43,35 @@ export interface GatewayPlan {
 /** Plans one gateway; equal facts give an equal plan, whatever their order. */
 export const planGateway = (facts: GatewayFacts): GatewayPlan => {
   const { tunnel } = facts;
-  const addresses = slotAddresses(tunnel.transit, facts.slot);
+  const maps = usableMaps({ ...tunnel, maps: facts.maps, object: describe(tunnel) });
+  const own = slotAddresses(tunnel.transit, facts.slot);
+  const addresses = [...own, ...imagesOf(own, maps.transit)];
+  const keptOut = keptOutOf(facts);
+  const isApart = keptOut.length > 0 || maps.ranges.length > 0;
   const { winners, losers } = winningClaims(facts.claims);
   const approved = shareApproved({ ranges: tunnel.ranges, nodes: facts.nodes });
-  const peers = planPeers(facts, { winners, shares: approved.shares });
+  const peers = planPeers(facts, { winners, shares: approved.shares, maps: maps.ranges });
+  const routes = [
+    ...planRoutes(allRanges(tunnel), own),
+    ...planRoutes(
+      maps.ranges.map(({ mapped }) => mapped),
+      imagesOf(own, maps.transit),
+    ),
+  ];
   return {
     device: { peers, steering: [] },
     network: {
       interface: facts.interface,
       mtu: tunnel.mtu,
       addresses: addresses.map(hostCidr),
-      routes: planRoutes(tunnel, addresses),
+      ...(isApart ? setApart(routes, keptOut) : { routes }),
       sysctls: {},
     },
-    firewall: answersOnly(facts.interface),
+    firewall: answersOnly(facts.interface, isApart),
     findings: [
       ...losers,
       ...approved.findings,
+      ...maps.findings,
       ...familyFindings(tunnel),
       ...relayFindings(facts, winners),
       ...endpointFindings(facts),
@@ -67,6 +85,7 @@ const planPeers = (
   known: {
     readonly winners: ReadonlyMap<AgentId, AgentClaim>;
     readonly shares: ReadonlyMap<string, NodeShare>;
+    readonly maps: readonly AddressMap[];
   },
 ): DevicePeer[] => {
   const owned = new Set<Cidr>([...known.shares.values()].flatMap((share) => share.podCidrs));
@@ -79,18 +98,59 @@ const planPeers = (
       const share = known.shares.get(claim.node);
       if (share === undefined) return [];
       const { publicKey, agentId } = claim;
-      const allowedIps = [
+      const real = [
         ...share.addresses.map(hostCidr),
         ...share.podCidrs,
         ...(claim.node === facts.relay ? forRelay : []),
       ];
+      const allowedIps = [...real, ...real.flatMap((block) => mappedBlocks(known.maps, block))];
       return [{ publicKey, agentId, slot: facts.slot, endpoint: facts.endpoint, allowedIps }];
     });
 };
 
+const imagesOf = (
+  addresses: readonly IpAddress[],
+  maps: readonly AddressMap[],
+): readonly IpAddress[] =>
+  addresses.map((address) => mappedOf(maps, address)).filter((address) => address !== null);
+
+/** What the seed's side needs and a route of ours would take away. */
+const keptOutOf = (facts: GatewayFacts): readonly Cidr[] => {
+  const { tunnel, endpoint } = facts;
+  const needed = [
+    ...tunnel.seedAddresses.map(({ address }) => address),
+    ...facts.needed,
+    ...(endpoint === null ? [] : [endpoint.address]),
+  ];
+  const ranges = allRanges(tunnel);
+  return [...new Set(needed)]
+    .filter((address) => ranges.some((range) => containsIp(range, address)))
+    .map(hostCidr)
+    .toSorted(compareCidrs);
+};
+
+/**
+ * Where ranges of both sides overlap, our routes live in a table of their own: they win over equal ones of the pod's, let
+ * needed addresses pass to these, and answers to whoever dialed this pod go back as they came.
+ */
+const setApart = (
+  routes: readonly Route[],
+  keptOut: readonly Cidr[],
+): Pick<NetworkDesired, "routes" | "rules"> => {
+  const table = "own" as const;
+  const all = [
+    ...routes.map((route) => ({ ...route, table })),
+    ...keptOut.map(
+      (destination) => ({ destination, source: null, table, way: "keep-out" }) as const,
+    ),
+  ];
+  const families = new Set(all.map(({ destination }) => cidrParts(destination).family));
+  return { routes: all, rules: ([4, 6] as const).filter((family) => families.has(family)) };
+};
+
 /** The source is named, so that replies come to the slot's address whatever else the pod has (W40). */
-const planRoutes = (tunnel: Tunnel, addresses: readonly IpAddress[]): Route[] =>
-  allRanges(tunnel).flatMap((destination) => {
+const planRoutes = (ranges: readonly Cidr[], addresses: readonly IpAddress[]): Route[] =>
+  ranges.flatMap((destination) => {
     const { family } = cidrParts(destination);
     const source = addresses.find((address) => familyOf(address) === family);
     return source === undefined ? [] : [{ destination, source }];
@@ -103,16 +163,17 @@ const allRanges = ({ ranges }: Tunnel): Cidr[] => [
 ];
 
 /** Nothing opens connections toward the seed; what the pod itself sends is not filtered. */
-const answersOnly = (interfaceName: string): FirewallTable => ({
-  interface: interfaceName,
-  chains: (["input", "forward"] as const).map((hook) => ({
-    hook,
-    rules: [
-      { kind: "accept-replies", from: "tunnel" },
-      { kind: "drop-new", from: "tunnel" },
-    ],
-  })),
-});
+const answersOnly = (interfaceName: string, isApart: boolean): FirewallTable => {
+  const rules = [
+    { kind: "accept-replies", from: "tunnel" },
+    { kind: "drop-new", from: "tunnel" },
+  ] as const;
+  const answer = { hook: "answer", rules: [{ kind: "mark-answers", to: "tunnel" }] } as const;
+  return {
+    interface: interfaceName,
+    chains: [{ hook: "input", rules }, { hook: "forward", rules }, ...(isApart ? [answer] : [])],
+  };
+};
 
 const familyFindings = (tunnel: Tunnel): Finding[] =>
   allRanges(tunnel)
@@ -122,6 +183,8 @@ const familyFindings = (tunnel: Tunnel): Finding[] =>
       object: `Tunnel ${tunnel.namespace}/${tunnel.name}`,
       message: `the range ${range} is not carried: spec.transit has no IPv${cidrParts(range).family} range; add one`,
     }));
+
+const describe = ({ namespace, name }: Tunnel): string => `Tunnel ${namespace}/${name}`;
 
 const isSameFamily = (a: Cidr, b: Cidr): boolean => cidrParts(a).family === cidrParts(b).family;
 

@@ -25,6 +25,8 @@ const tunnel: Tunnel = {
   transit: [cidr("198.18.0.0/23")],
   slots: 32,
   mtu: 1380,
+  mapped: "overlapping",
+  seedAddresses: [],
 };
 const gateway = (slot: number) => ({
   slot: valueOf(parseSlot(slot)),
@@ -39,6 +41,8 @@ const facts: TunnelStatusFacts = {
   gateways: [gateway(1), gateway(0)],
   agents: { ready: 2, total: 3 },
   injection: null,
+  bridging: null,
+  maps: [],
   lastHandshakeMs: T0,
   previous: undefined,
   nowMs: T0 + 5000,

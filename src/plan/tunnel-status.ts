@@ -1,5 +1,6 @@
 /** The status of a Tunnel as the controller writes it: conditions that only move when they must (KEP-1623). */
 
+import type { AddressMap } from "#src/model/address-map.ts";
 import type { Finding } from "#src/model/finding.ts";
 import type { IpAddress } from "#src/model/ip.ts";
 import type { Parsed } from "#src/model/parsed.ts";
@@ -7,9 +8,10 @@ import type { Slot } from "#src/model/slot.ts";
 import { formatTimestamp, parseTimestamp } from "#src/model/timestamp.ts";
 import type { AgentClaim, NodeFacts, Tunnel } from "#src/model/tunnel.ts";
 import { winningClaims } from "./agent-id-plan.ts";
+import type { Bridging } from "./bridging.ts";
 import type { AuditSummary } from "./injection/audit-plan.ts";
 
-export type TunnelConditionType = "Accepted" | "Published" | "Ready" | "Injected";
+export type TunnelConditionType = "Accepted" | "Published" | "Ready" | "Injected" | "Bridged";
 
 export interface TunnelCondition {
   readonly type: TunnelConditionType;
@@ -35,6 +37,8 @@ export interface TunnelStatus {
   readonly agents: { readonly ready: number; readonly total: number };
   /** RFC 3339; coarse, so that a busy tunnel is no stream of writes. */
   readonly lastHandshake?: string;
+  /** What is dialed instead of which addresses; left out while there is none. */
+  readonly addressMaps?: readonly AddressMap[];
 }
 
 /** How far the shoot has been told of its gateways. */
@@ -53,6 +57,9 @@ export interface TunnelStatusFacts {
   readonly agents: { readonly ready: number; readonly total: number };
   /** What the audit says of the tunnel's pods; null: nothing is injected by this controller. */
   readonly injection: AuditSummary | "not-looked-yet" | null;
+  /** How seed and shoot are told apart where they overlap; null: they don't. */
+  readonly bridging: Bridging | null;
+  readonly maps: readonly AddressMap[];
   /** Milliseconds since 1970; null: none is known. */
   readonly lastHandshakeMs: number | null;
   /** The status that the object has now, as it was read. */
@@ -77,14 +84,19 @@ export const planTunnelStatus = (facts: TunnelStatusFacts): TunnelStatusPlan => 
   const lastHandshake = coarseHandshake(facts);
   const status: TunnelStatus = {
     observedGeneration: facts.generation,
-    conditions: [accepted(facts), published(facts), ready(facts), ...injected(facts)].map(
-      (wanted) => dated(wanted, facts),
-    ),
+    conditions: [
+      accepted(facts),
+      published(facts),
+      ready(facts),
+      ...injected(facts),
+      ...bridged(facts),
+    ].map((wanted) => dated(wanted, facts)),
     gateways: facts.gateways
       .toSorted((a, b) => a.slot - b.slot)
       .map(({ slot, holder, address }) => ({ slot, holder, address })),
     agents: { ready: facts.agents.ready, total: facts.agents.total },
     ...(lastHandshake === null ? {} : { lastHandshake }),
+    ...(facts.maps.length === 0 ? {} : { addressMaps: facts.maps }),
   };
   return { status, isChanged: canonicalJson(status) !== canonicalJson(facts.previous) };
 };
@@ -164,6 +176,9 @@ const injected = ({ injection, previous }: TunnelStatusFacts): readonly WantedCo
   if (typeof reason !== "string" || typeof message !== "string") return [];
   return [{ type, status: status === "True" ? "True" : "False", reason, message }];
 };
+
+const bridged = ({ bridging }: TunnelStatusFacts): readonly WantedCondition[] =>
+  bridging === null ? [] : [{ type: "Bridged", ...bridging }];
 
 /** Keeps the time of the last change of `status`; other fields may change without moving it. */
 const dated = (wanted: WantedCondition, facts: TunnelStatusFacts): TunnelCondition => {

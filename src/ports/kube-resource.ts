@@ -43,6 +43,21 @@ export const SEED_NETWORKS: KubeResource = {
   plural: "seednetworks",
   kind: "SeedNetwork",
 };
+/** One a seed: all address maps of its tunnels. */
+export const ADDRESS_MAPS: KubeResource = {
+  ...XYLEM_CLUSTER,
+  plural: "addressmaps",
+  kind: "AddressMaps",
+};
+
+/** Every address of a Service as an object of its own, named after the address (KEP-1880). */
+export const IP_ADDRESSES: KubeResource = {
+  group: "networking.k8s.io",
+  version: "v1",
+  plural: "ipaddresses",
+  kind: "IPAddress",
+  isNamespaced: false,
+};
 
 export const NODES: KubeResource = { ...CORE, plural: "nodes", kind: "Node", isNamespaced: false };
 export const SERVICES: KubeResource = {

@@ -35,6 +35,8 @@ const tunnel: Tunnel = {
   transit: [],
   slots: 4,
   mtu: 1380,
+  mapped: "overlapping",
+  seedAddresses: [],
 };
 
 void t.test("a tunnel's policies name its endpoints and ports, and go away with it", (t) => {
