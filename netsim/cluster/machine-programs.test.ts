@@ -70,5 +70,10 @@ t.test("the machine's Kubernetes stands in for hyperkube, also spread over folde
   t.equal(await hyperkubeOnMachine(join(root, "cache"), compiler, search), folder, "made once");
   const wrong = spawnSync(join(folder, "hyperkube"), ["kubeadm"], { encoding: "utf8" });
   t.equal(wrong.status, 2);
-  t.match(wrong.stderr, /dispatcher: name a program beside this one \(no such file/);
+  t.match(wrong.stderr, /no program beside it is called like/);
+  const named = spawnSync(join(folder, "hyperkube"), ["--v=2"], {
+    argv0: "kubelet",
+    encoding: "utf8",
+  });
+  t.equal(named.stdout.trim(), "Kubernetes v1.37.2 --v=2", "by the name it is called with");
 });
