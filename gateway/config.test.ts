@@ -19,6 +19,7 @@ void t.test("what is needed is enough; the rest has defaults", async (t) => {
     seedKubeconfig: null,
     stateDir: null,
     paths: 4,
+    discoverPods: null,
     interface: "xylem0",
     offload: true,
     statusAddress: "127.0.0.1",

@@ -14,9 +14,12 @@ export interface GatewayConfig extends TunnelEndOptions {
   /** Keeps the slot over restarts of the container; null: nothing is remembered. */
   readonly stateDir: string | null;
   readonly paths: number;
+  /** Label selector of the pods that Prometheus is told of; null: none. */
+  readonly discoverPods: string | null;
 }
 
-type Flags = Omit<GatewayConfig, "seedKubeconfig" | "stateDir"> & {
+type Flags = Omit<GatewayConfig, "seedKubeconfig" | "stateDir" | "discoverPods"> & {
+  discoverPods?: string;
   seedKubeconfig?: string;
   stateDir?: string;
 };
@@ -45,6 +48,10 @@ export const readGatewayConfig = (argv: readonly string[], version: string): Gat
       "UDP sockets towards the balancer",
       wholeNumber({ from: 1, to: 8 }),
       4,
+    )
+    .option(
+      "--discover-pods <selector>",
+      "serve /discovery/pods to Prometheus: running pods with these labels, e.g. app=web (needs the right to list pods)",
     );
   addTunnelEndOptions(command, 9446);
   const flags = command.parse([...argv], { from: "user" }).opts<Flags>();
@@ -52,5 +59,6 @@ export const readGatewayConfig = (argv: readonly string[], version: string): Gat
     ...flags,
     seedKubeconfig: flags.seedKubeconfig ?? null,
     stateDir: flags.stateDir ?? null,
+    discoverPods: flags.discoverPods ?? null,
   };
 };

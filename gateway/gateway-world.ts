@@ -36,6 +36,7 @@ export const CONFIG: GatewayConfig = {
   identity: "uid-of-the-pod",
   stateDir: null,
   paths: 4,
+  discoverPods: null,
   interface: "xylem0",
   offload: true,
   statusAddress: "127.0.0.1",

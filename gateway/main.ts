@@ -12,10 +12,11 @@ import { realPathProver } from "#src/host/path-proof.ts";
 import { runProgram, type RunningProgram } from "#src/host/program.ts";
 import { realRandom } from "#src/host/random.ts";
 import { createMetrics } from "#src/host/status/metrics.ts";
-import { startStatusServer } from "#src/host/status/status-server.ts";
+import { startStatusServers } from "#src/host/status/status-server.ts";
 import { version } from "#src/host/version.ts";
 import { createEndLoop } from "#src/reconcile/end-loop.ts";
 import { readGatewayConfig } from "./config.ts";
+import { Discovery } from "./discovery.ts";
 import { Gateway } from "./gateway.ts";
 import { ShootView } from "./shoot-view.ts";
 import { TunnelView } from "./tunnel-view.ts";
@@ -43,6 +44,8 @@ const start = async (): Promise<RunningProgram> => {
   });
   const trigger = (reason: string): void => void loop.trigger(reason);
   const tunnels = new TunnelView({ ...common, config, kube: seed, onChange: trigger });
+  const shoot = new ShootView(shootKube, trigger);
+  const discovery = new Discovery({ kube: shootKube, pods: config.discoverPods, tunnels, shoot });
   const gateway = new Gateway({
     config,
     ports: {
@@ -52,7 +55,7 @@ const start = async (): Promise<RunningProgram> => {
       log,
     },
     tunnels,
-    shoot: new ShootView(shootKube, trigger),
+    shoot,
     paths: realPathProver,
     needed: () => neededAddresses({ credentials: [seedCredentials, shootCredentials] }),
     clock: realClock,
@@ -70,8 +73,13 @@ const start = async (): Promise<RunningProgram> => {
     pass: (reasons) => gateway.reconcile(reasons),
     onPass: metrics.onPass,
   });
-  const server = await startStatusServer(
-    { readiness: () => gateway.problem(), status: () => gateway.status(), metrics: metrics.text },
+  const server = await startStatusServers(
+    {
+      readiness: () => gateway.problem(),
+      status: () => gateway.status(),
+      metrics: metrics.text,
+      page: (path) => discovery.page(path),
+    },
     { address: config.statusAddress, port: config.statusPort },
   );
   const tunnel = `${config.namespace}/${config.tunnel}`;
@@ -80,6 +88,7 @@ const start = async (): Promise<RunningProgram> => {
   return {
     stop: async () => {
       await loop.stop();
+      discovery.stop();
       await gateway.close();
       await tunnels.close();
       for (const kube of [seed, shootKube]) kube.close();

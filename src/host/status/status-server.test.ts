@@ -2,7 +2,7 @@
 
 import { connect } from "node:net";
 import t from "tap";
-import { startStatusServer, type StatusSource } from "./status-server.ts";
+import { startStatusServer, startStatusServers, type StatusSource } from "./status-server.ts";
 
 const WHERE = { address: "127.0.0.1", port: 0 };
 
@@ -33,6 +33,24 @@ void t.test("each path answers what it is for", async (t) => {
   t.match(status, { code: 200, type: "application/json" });
   t.strictSame(JSON.parse(status.text), { slot: 3 });
   t.match(await ask(server.port, "/"), { code: 404, text: /try \/healthz/u });
+});
+
+void t.test("a source may have further pages", async (t) => {
+  const page = (path: string) =>
+    path === "/more" ? { code: 200, contentType: "application/json", text: "[]" } : null;
+  const server = await startStatusServer(source({ page }), WHERE);
+  t.teardown(() => server.close());
+  t.match(await ask(server.port, "/more"), { code: 200, type: "application/json", text: "[]" });
+  t.match(await ask(server.port, "/less"), { code: 404 });
+});
+
+void t.test("at an address of the network it answers on localhost, too", async (t) => {
+  const server = await startStatusServers(source(), { address: "127.0.0.2", port: 0 });
+  t.match(await ask(server.port, "/healthz"), { code: 200 });
+  const there = await fetch(`http://127.0.0.2:${server.port}/healthz`);
+  t.equal(there.status, 200);
+  await server.close();
+  await t.rejects(ask(server.port, "/healthz"));
 });
 
 void t.test("a source that throws is an answer, not a crash", async (t) => {

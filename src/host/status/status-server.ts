@@ -9,6 +9,14 @@ export interface StatusSource {
   /** JSON-able; must hold no key and no token. */
   status(): object;
   metrics(): Promise<{ contentType: string; text: string }>;
+  /** Further pages by path; null: there is none. */
+  page?(path: string): StatusPage | null;
+}
+
+export interface StatusPage {
+  readonly code: number;
+  readonly contentType: string;
+  readonly text: string;
 }
 
 export interface StatusServer {
@@ -34,8 +42,11 @@ const answer = async (source: StatusSource, path: string): Promise<[number, stri
     }
     case "/status":
       return [200, "application/json", `${JSON.stringify(source.status(), null, 2)}\n`];
-    default:
+    default: {
+      const page = source.page?.(path) ?? null;
+      if (page !== null) return [page.code, page.contentType, page.text];
       return [404, "text/plain", "try /healthz, /readyz, /metrics or /status\n"];
+    }
   }
 };
 
@@ -90,4 +101,26 @@ export const startStatusServer = async (
         server.closeAllConnections();
       }),
   };
+};
+
+/**
+ * The same on localhost besides, where the address is one of the network: a Prometheus of the same pod finds it there
+ * without knowing the pod's address. Throws HostError `port-in-use`.
+ */
+export const startStatusServers = async (
+  source: StatusSource,
+  where: { readonly address: string; readonly port: number },
+): Promise<StatusServer> => {
+  const server = await startStatusServer(source, where);
+  if (["127.0.0.1", "0.0.0.0", "::"].includes(where.address)) return server;
+  try {
+    const local = await startStatusServer(source, { address: "127.0.0.1", port: server.port });
+    const close = async (): Promise<void> => {
+      await Promise.all([server.close(), local.close()]);
+    };
+    return { port: server.port, close };
+  } catch (error) {
+    await server.close();
+    throw error;
+  }
 };
