@@ -161,6 +161,7 @@ mod tests {
         assert!(!gateway.rest());
     }
 
+    /// W30: the other end of a replay would be made to answer for ever.
     #[test]
     fn w30_an_initiation_that_was_answered_once_is_never_answered_again() {
         let (mut gateway, mut agent) = pair();

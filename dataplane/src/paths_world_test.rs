@@ -12,6 +12,8 @@ struct World {
     next_socket: SocketId,
     seed: u64,
     alive: [bool; 3],
+    /// Handshakes that were begun.
+    initiations: usize,
 }
 
 impl World {
@@ -49,7 +51,10 @@ impl World {
         }
         for effect in self.paths.step(&self.peers.clone(), now_ms).0 {
             match effect {
-                Effect::Probe { peer, .. } => self.ask(peer, self.current, now_ms),
+                Effect::Probe { peer, how } => {
+                    self.initiations += usize::from(how == How::Initiate);
+                    self.ask(peer, self.current, now_ms);
+                }
                 Effect::Hunt {
                     path,
                     is_v6,
@@ -149,6 +154,46 @@ fn a_path_that_died_with_its_only_peer_is_replaced_once() {
     assert_eq!(poll_a_dead_peer(|socket| socket != 1), (1, 1));
 }
 
+/// W52: they share the search for a new path instead of each making a session anew.
+#[test]
+fn w52_five_hundred_peers_that_lose_their_path_at_once_come_back_without_a_handshake() {
+    for seed in 0..10 {
+        let mut world = World {
+            paths: Paths::new(&[[Some(1), None]]),
+            peers: (1..=500).map(super::tests::peer).collect(),
+            open: vec![1],
+            current: 1,
+            next_socket: 2,
+            seed,
+            alive: [true; 3],
+            initiations: 0,
+        };
+        for now_ms in (1000..1500).step_by(10) {
+            world.step(now_ms);
+        }
+        for entry in 0..3 {
+            world.alive = [true; 3];
+            world.alive[entry] = false;
+            if !world.is_alive(world.current) {
+                break;
+            }
+        }
+        let mut longest_ms = 0;
+        for now_ms in (1500..4000).step_by(10) {
+            world.step(now_ms);
+            let oldest = world.peers.iter().map(|p| p.heard_ms).min();
+            longest_ms = longest_ms.max(now_ms - oldest.unwrap_or(0));
+            assert!(world.open.len() <= 1 + CANDIDATES_MAX, "seed {seed}");
+        }
+        assert!(world.is_alive(world.current), "seed {seed}");
+        assert!(
+            (500..900).contains(&longest_ms),
+            "seed {seed}: {longest_ms} ms"
+        );
+        assert_eq!(world.initiations, 0, "seed {seed}");
+    }
+}
+
 proptest! {
     #[test]
     fn whatever_entries_die_traffic_resumes_soon_and_sockets_stay_bounded(
@@ -163,6 +208,7 @@ proptest! {
             next_socket: 2,
             seed,
             alive: [true; 3],
+            initiations: 0,
         };
         let mut now_ms = 1000;
         for dead in deaths {

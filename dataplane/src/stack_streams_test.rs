@@ -93,17 +93,46 @@ fn a_target_that_refuses_fails_the_dial_at_once() {
     assert!(world.near.is_empty());
 }
 
+/// T16: nothing stays of a dial that was refused.
 #[test]
-fn a_target_that_says_nothing_fails_the_dial_when_its_time_is_up() {
+fn t16_ten_thousand_refused_dials_fail_at_once_and_leave_nothing() {
     let mut world = World::new(true);
-    world.loses_every = 1;
-    let id = world.dial(FAR_V4);
-    world.pass(9_990);
-    assert_eq!(world.outcomes, []);
-    world.pass(20);
-    let late = Outcome::Failed(DialError::TimedOut);
-    assert_eq!(world.outcomes, [(id, late)]);
-    assert!(world.near.is_empty());
+    for n in 0..10_000 {
+        let id = world.dial([FAR_V4, FAR_V6][n % 2]);
+        world.settle();
+        let refused = Outcome::Failed(DialError::Refused);
+        assert_eq!(world.outcomes.pop(), Some((id, refused)), "dial {n}");
+        assert!(world.near.is_empty(), "dial {n}");
+    }
+    assert_eq!(world.near.next_us(), None, "nothing is to be done later");
+}
+
+/// T8: a tunnel that is up and passes nothing holds no dial longer than its time.
+#[test]
+fn t8_dials_into_a_tunnel_without_progress_end_in_time_and_do_not_pile_up() {
+    for target in [FAR_V4, FAR_V6] {
+        let mut world = World::new(true);
+        world.loses_every = 1;
+        let id = world.dial(target);
+        world.pass(9_990);
+        assert_eq!(world.outcomes, []);
+        world.pass(20);
+        let late = Outcome::Failed(DialError::TimedOut);
+        assert_eq!(world.outcomes, [(id, late)]);
+        assert!(world.near.is_empty());
+        world.outcomes.clear();
+        for second in 1..=60 {
+            for _ in 0..20 {
+                world.dial(target);
+            }
+            world.pass(1_000);
+            assert!(world.near.len() <= 11 * 20, "after {second} s");
+        }
+        world.pass(11_000);
+        assert!(world.near.is_empty());
+        assert_eq!(world.outcomes.len(), 60 * 20);
+        assert!(world.outcomes.iter().all(|(_, end)| *end == late));
+    }
 }
 
 #[test]
@@ -210,8 +239,9 @@ fn a_far_end_that_falls_silent_is_given_up_in_its_time() {
     assert!(world.near.is_empty());
 }
 
+/// T10: a tunnel that hangs takes a bounded number of requests, and says so to the next.
 #[test]
-fn there_are_at_most_so_many_connections() {
+fn t10_there_are_at_most_so_many_connections_and_room_again_after_their_time() {
     let mut world = World::new(true);
     let target: SocketAddr = FAR_V4.parse().unwrap();
     for _ in 0..STREAMS_MAX {
@@ -220,7 +250,19 @@ fn there_are_at_most_so_many_connections() {
     assert_eq!(world.near.dial(target, &PATIENCE, 1), Err(DialError::Full));
     world.pass(100);
     assert!(world.near.is_empty(), "all were refused");
-    world.dial(FAR_V4);
+    world.outcomes.clear();
+    world.loses_every = 1;
+    for _ in 0..STREAMS_MAX {
+        world.dial(FAR_V4);
+    }
+    world.pass(5_000);
+    let full = world.near.dial(target, &PATIENCE, world.now_us);
+    assert_eq!(full, Err(DialError::Full));
+    world.pass(6_000);
+    assert_eq!(world.outcomes.len(), STREAMS_MAX, "all had their time");
+    world.loses_every = 0;
+    world.outcomes.clear();
+    exchange(&mut world, FAR_V4, 1_000, 5_000);
 }
 
 #[test]

@@ -161,8 +161,9 @@ mod tests {
         assert!(talk.tick(after(start, 70_000), false) && talk.owes_keepalive());
     }
 
+    /// W30: two ends that answered keepalives with keepalives would never rest.
     #[test]
-    fn a_keepalive_is_owed_nothing() {
+    fn w30_a_keepalive_is_owed_nothing() {
         let start = Instant::now();
         let mut talk = Talk::new(start);
         talk.heard(false);

@@ -68,6 +68,7 @@ fn a_batch_arrives_as_the_datagrams_that_it_stands_for() {
     }
 }
 
+/// W54: what is used is what was seen to work.
 #[test]
 fn w54_the_self_test_sees_this_kernels_offloads_and_sockets_say_what_they_use() {
     for loopback in LOOPBACKS {
@@ -86,8 +87,9 @@ fn an_empty_datagram_does_not_stop_receiving() {
     assert_eq!(receive(&b, 1)[0].0, [7]);
 }
 
+/// W30: a datagram that no packet can hold harms nothing.
 #[test]
-fn the_longest_datagram_passes_and_a_longer_one_is_counted() {
+fn w30_the_longest_datagram_passes_and_a_longer_one_is_counted() {
     let (a, b) = (bind(LOOPBACKS[0], true), bind(LOOPBACKS[0], true));
     let to = address(&b, LOOPBACKS[0]);
     let bytes = vec![9u8; SEND_MAX + 1];
@@ -100,8 +102,9 @@ fn the_longest_datagram_passes_and_a_longer_one_is_counted() {
     assert_eq!(receive(&b, 1)[0].0.len(), SEND_MAX);
 }
 
+/// W20: on a machine with two uplinks an answer leaves with the address that was asked.
 #[test]
-fn a_datagram_leaves_from_the_source_address_that_was_asked_for() {
+fn w20_a_datagram_leaves_from_the_source_address_that_was_asked_for() {
     let (a, b) = (bind("0.0.0.0:0", true), bind("0.0.0.0:0", true));
     let to = SocketAddr::new("127.0.0.9".parse().unwrap(), b.local_port());
     let from: IpAddr = "127.0.0.5".parse().unwrap();
