@@ -193,6 +193,26 @@ const runBeside = async (jobs: readonly Job[]): Promise<Outcome[]> => {
   return (await Promise.all([runAll(loud, 1), runAll(quiet, 1)])).flat();
 };
 
+/**
+ * Runs the lab's failed files once more, with the machine to themselves: their packets, processes and clocks are
+ * real, and share two cores with the quiet files. What fails twice has failed; the first failure stays in sight.
+ */
+const runAgain = async (outcomes: readonly Outcome[]): Promise<Outcome[]> => {
+  const isUnsteady = ({ job, counts }: Outcome): boolean =>
+    job.layer === "lab" && counts.failed > 0;
+  const failed = outcomes.filter(isUnsteady);
+  if (failed.length === 0) return [...outcomes];
+  console.log(`running ${failed.map(({ job }) => job.name).join(", ")} once more, alone`);
+  await removeLeftovers();
+  const again = await runAll(
+    failed.map(({ job }) => job),
+    1,
+  );
+  for (const { job, counts } of again)
+    if (counts.failed === 0) console.log(`unsteady: ${job.name} failed at first (see above)`);
+  return [...outcomes.filter((outcome) => !isUnsteady(outcome)), ...again];
+};
+
 const main = async (): Promise<number> => {
   const { values, positionals } = parseArgs({
     options: { layer: { type: "string", multiple: true }, help: { type: "boolean", short: "h" } },
@@ -215,10 +235,10 @@ const main = async (): Promise<number> => {
   const removed = hasLab ? await removeLeftovers() : [];
   if (hasLab) Object.assign(process.env, await labEnvironment());
   if (removed.length > 0) console.log(`removed what killed runs had left: ${removed.join(", ")}`);
-  const outcomes = [
+  const outcomes = await runAgain([
     ...(await runAll(wanted.filter(isPlain), UNIT_PARALLEL)),
     ...(await runBeside(rest)),
-  ];
+  ]);
   const sum = (pick: (counts: TestCounts) => number): number =>
     outcomes.reduce((total, outcome) => total + pick(outcome.counts), 0);
   const failed = sum((counts) => counts.failed);
