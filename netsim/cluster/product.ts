@@ -66,6 +66,7 @@ export interface ProductOptions {
   /** More flags of every gateway. */
   readonly gatewayArguments?: readonly string[];
   readonly agentArguments?: readonly string[];
+  readonly controllerArguments?: readonly string[];
   /** Default: the agents' Service, as an operator would have it. */
   readonly tunnelSpec?: Readonly<Record<string, unknown>>;
 }
@@ -83,7 +84,7 @@ export async function installProduct(
   options: ProductOptions = {},
 ): Promise<Product> {
   await installObjects(cluster, options);
-  const controller = await prepareController(cluster);
+  const controller = await prepareController(cluster, options);
   const apiserver = await prepareGateway(
     cluster,
     "apiserver",
@@ -179,7 +180,10 @@ async function accountToken(kubectl: Kubectl, namespace: string, name: string): 
   return (await kubectl.run(args)).stdout.trim();
 }
 
-async function prepareController(cluster: Cluster): Promise<ProductProgram> {
+async function prepareController(
+  cluster: Cluster,
+  options: ProductOptions,
+): Promise<ProductProgram> {
   const { seed, shoot, lab } = cluster;
   const token = await accountToken(seed.kubectl, "kube-system", "xylem-seed-controller");
   const [seedConfig, shootConfig] = await Promise.all([
@@ -206,6 +210,7 @@ async function prepareController(cluster: Cluster): Promise<ProductProgram> {
     args: [
       ...["--seed-kubeconfig", seedConfig, "--shoot-kubeconfig", shootConfig],
       ...["--namespace", tunnelNamespace, "--tunnel", tunnelName],
+      ...(options.controllerArguments ?? []),
     ],
   });
 }

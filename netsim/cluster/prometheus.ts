@@ -16,6 +16,8 @@ export interface PrometheusSpec {
   /** host:port lists. */
   readonly kubelets: readonly string[];
   readonly pods: readonly string[];
+  /** Where targets are asked for over HTTP, `<url>/nodes` and `<url>/pods`; left out: the lists above. */
+  readonly discoveryUrl?: string;
   /** For a gateway in proxy mode, e.g. http://127.0.0.1:3128. */
   readonly proxyUrl?: string;
 }
@@ -77,6 +79,10 @@ export async function startPrometheus(spec: PrometheusSpec): Promise<Prometheus>
 function configuration(spec: PrometheusSpec, podsFile: string): string {
   const proxy = spec.proxyUrl === undefined ? {} : { proxy_url: spec.proxyUrl };
   const { file } = spec.keys;
+  const discovered = (what: string): object | null =>
+    spec.discoveryUrl === undefined
+      ? null
+      : { http_sd_configs: [{ url: `${spec.discoveryUrl}/${what}`, refresh_interval: "1s" }] };
   return stringify({
     global: { scrape_interval: "1s", scrape_timeout: "1s" },
     scrape_configs: [
@@ -88,13 +94,17 @@ function configuration(spec: PrometheusSpec, podsFile: string): string {
           ca_file: file("ca.crt"),
           cert_file: file("kubelet-client.crt"),
           key_file: file("kubelet-client.key"),
+          // A kubelet's certificate names its real address; at a mapped one only the tunnel knows the node, by its key.
+          ...(spec.discoveryUrl === undefined ? {} : { insecure_skip_verify: true }),
         },
-        static_configs: [{ targets: spec.kubelets }],
+        ...(discovered("nodes") ?? { static_configs: [{ targets: spec.kubelets }] }),
       },
       {
         job_name: "pod",
         ...proxy,
-        file_sd_configs: [{ files: [podsFile], refresh_interval: "1s" }],
+        ...(discovered("pods") ?? {
+          file_sd_configs: [{ files: [podsFile], refresh_interval: "1s" }],
+        }),
       },
     ],
   });

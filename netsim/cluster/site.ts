@@ -1,5 +1,6 @@
 /** Where the lab's clusters live: machines and addresses, read off the topology's plan. */
 
+import { overlappingPlan } from "#netsim/lab/overlapping-networks.ts";
 import { nodeNames, twoNetworksPlan } from "#netsim/lab/two-networks.ts";
 
 export interface NodeSite {
@@ -69,6 +70,23 @@ export const twoNetworksSite: ClusterSite = {
   },
   serviceAddress: "172.28.0.1",
   dnsAddress: "172.28.0.10",
+};
+
+/** The same shoot under a seed that has the same ranges: the drawing of netsim/lab/overlapping-networks.ts. */
+export const overlappingSite: ClusterSite = {
+  ...twoNetworksSite,
+  seed: {
+    machine: "seed",
+    address: overlappingPlan.seedAddress,
+    serviceRange: twoNetworksPlan.serviceRange,
+    serviceAddress: twoNetworksSite.serviceAddress,
+  },
+  apiserver: {
+    machine: "apiserver",
+    address: overlappingPlan.apiserverAddress,
+    publicAddress: twoNetworksPlan.apiserverPublicAddress,
+  },
+  prometheus: { machine: "prometheus", address: overlappingPlan.prometheusAddress },
 };
 
 /** The same with a dual-stack shoot; the seed's cluster and the API servers' own addresses stay IPv4. */
