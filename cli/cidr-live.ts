@@ -4,6 +4,7 @@ import { parsed, problem, type Parsed } from "#src/model/parsed.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeObject, KubeResource } from "#src/ports/kube.ts";
 import {
+  ADDRESS_MAPS,
   CONFIG_MAPS,
   NETWORK_BLOCKS,
   NETWORK_CLAIMS,
@@ -12,6 +13,7 @@ import {
   NODES,
   objectKey,
   SEED_NETWORKS,
+  TUNNELS,
 } from "#src/ports/kube-resource.ts";
 import type { PlacedObject } from "./policy-manifests.ts";
 
@@ -56,6 +58,21 @@ export const readClusterToImport = (kube: Kube): Promise<Parsed<readonly PlacedO
     const lists = await Promise.all(kinds.map((kind) => listKind(kube, kind)));
     const kubeadm = await getOptional(kube, CONFIG_MAPS, KUBEADM_CONFIG);
     return parsed([...lists.flatMap((list) => list ?? []), ...kubeadm]);
+  });
+
+/** Reads AddressMaps, or where these can't be read the Tunnels, and closes the client. */
+export const readMaps = (kube: Kube): Promise<Parsed<readonly PlacedObject[]>> =>
+  asking(kube, async () => {
+    try {
+      const maps = await listKind(kube, ADDRESS_MAPS);
+      if (maps !== null) return parsed(maps);
+    } catch (error) {
+      if (!isHostError(error) || error.code !== "forbidden") throw error;
+    }
+    const tunnels = await listKind(kube, TUNNELS);
+    return tunnels === null
+      ? problem("the cluster has neither AddressMaps nor Tunnels: is it a seed?")
+      : parsed(tunnels);
   });
 
 const asking = async <T>(kube: Kube, ask: () => Promise<Parsed<T>>): Promise<Parsed<T>> => {

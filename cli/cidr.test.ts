@@ -329,6 +329,7 @@ void t.test("every subcommand has help with examples and exit codes", async (t) 
     "import",
     "map",
     "plan",
+    "translate",
   ]);
   for (const command of commands) {
     let help = "";
