@@ -3,7 +3,6 @@
 import { parseNode } from "#src/codec/node-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { parseTunnelGateways, WITHDRAWN } from "#src/codec/tunnel-gateways-codec.ts";
-import { pruneNode } from "#src/host/kube/object-store.ts";
 import { Readings, whatIsMissing, whatIsStale } from "#src/host/kube/readings.ts";
 import { NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
 import type { Finding } from "#src/model/finding.ts";
@@ -37,13 +36,14 @@ export class ClusterView {
       onChange: () => {
         if (this.nodes.update(this.#nodes.items)) onChange("nodes");
       },
-      prune: pruneNode,
+      prune: this.nodes.prune,
     });
     this.#claims = kube.reflect(TUNNEL_AGENTS, {
       namespace: NAMESPACE,
       onChange: () => {
         if (this.claims.update(this.#claims.items)) onChange("agents");
       },
+      prune: this.claims.prune,
     });
     this.#gateways = kube.reflect(TUNNEL_GATEWAYS, {
       namespace: NAMESPACE,

@@ -77,6 +77,13 @@ export interface NativePeerStats extends NativePeer {
   readonly path: number;
 }
 
+export interface NativePeerMeasurement {
+  readonly publicKey: string;
+  readonly receivedAgeMs: number | null;
+  readonly unansweredMs: number | null;
+  readonly rttUs: number | null;
+}
+
 export interface NativeStats {
   readonly listenPort: number;
   readonly interface: string;
@@ -119,6 +126,8 @@ export interface NativeDevice {
   set(desired: NativeDesired): Promise<NativeReport>;
   /** Throws `closed` after `close`. */
   stats(): NativeStats;
+  /** Only peers of which one number is not null. Throws `closed` after `close`. */
+  measured(): readonly NativePeerMeasurement[];
   /**
    * Begins to listen, only on a device without interface. At most 1,024 connections at a time, more wait to be
    * accepted. A refused or unreachable target resets the local connection at once. Rejects with `bad-config`,

@@ -21,6 +21,14 @@ const attempt = async (start) => {
   }
 };
 
+const attemptNow = (call) => {
+  try {
+    return call();
+  } catch (error) {
+    throw typed(error);
+  }
+};
+
 let native = null;
 
 const load = () => {
@@ -46,13 +54,8 @@ export const openDevice = async (options, onEvent) => {
   const device = await attempt(() => open(shape, onEvent));
   return {
     set: (desired) => attempt(() => device.set(desired)),
-    stats: () => {
-      try {
-        return device.stats();
-      } catch (error) {
-        throw typed(error);
-      }
-    },
+    stats: () => attemptNow(() => device.stats()),
+    measured: () => attemptNow(() => device.measured()),
     forward: async (forward) => {
       const opened = await attempt(() => device.forward(forward));
       return { port: opened.port ?? null, close: () => attempt(() => opened.close()) };

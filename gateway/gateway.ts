@@ -212,7 +212,8 @@ export class Gateway {
   #planFor(tunnel: Tunnel, { slot }: Identity, endpoint: Endpoint): GatewayPlan {
     const { shoot, config, tunnels } = this.#parts;
     const { nodes, claims } = shoot;
-    this.#relay.choose({ slot, nodes: nodes.values, claims: claims.values, stats: this.stats() });
+    const measured = this.#end.measured();
+    this.#relay.choose({ slot, nodes: nodes.values, claims: claims.values, measured });
     const plan = this.#plans.of({
       tunnel,
       slot,

@@ -3,8 +3,7 @@
 import t from "tap";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { parseNode } from "#src/codec/node-codec.ts";
-import { parseAgentId } from "#src/model/agent-id.ts";
-import type { DeviceStats, PeerStats } from "#src/model/device.ts";
+import type { PeerMeasurement } from "#src/model/device.ts";
 import { valueOf } from "#src/model/parsed.ts";
 import { parseSlot } from "#src/model/slot.ts";
 import { agent, keyOf, node } from "./gateway-world.ts";
@@ -21,30 +20,15 @@ const claim = (n: number) => {
   return valueOf(parseTunnelAgent({ ...object, metadata: { ...object.metadata, ...known } }));
 };
 
-const stats = (...peers: readonly { n: number; unansweredMs: number | null }[]): DeviceStats => ({
-  listenPort: 1,
-  interface: "xylem0",
-  offloads: { tun: false, udpSend: false, udpReceive: false },
-  peers: peers.map(({ n, unansweredMs }): PeerStats => ({
+const measured = (
+  ...peers: readonly { n: number; unansweredMs: number | null }[]
+): readonly PeerMeasurement[] =>
+  peers.map(({ n, unansweredMs }) => ({
     publicKey: keyOf(n),
-    agentId: valueOf(parseAgentId(100 + n)),
-    slot,
-    endpoint: null,
-    allowedIps: [],
-    rxBytes: 0,
-    txBytes: 0,
-    rxPackets: 0,
-    txPackets: 0,
-    handshakeAgeMs: 10,
     receivedAgeMs: 10,
     unansweredMs,
     rttUs: 500,
-    path: 0,
-  })),
-  paths: [],
-  relayFlows: 0,
-  counters: {},
-});
+  }));
 
 const opened = () => {
   let nowMs = 0;
@@ -57,14 +41,14 @@ const opened = () => {
 
 void t.test("without a node that has an agent there is no relay", async (t) => {
   const { keeper } = opened();
-  keeper.choose({ slot, nodes: [nodeFacts(1)], claims: [], stats: null });
+  keeper.choose({ slot, nodes: [nodeFacts(1)], claims: [], measured: [] });
   t.strictSame([keeper.relay, keeper.standby], [null, null]);
 });
 
 void t.test("a relay and a standby are chosen before there is a device", async (t) => {
   const { keeper } = opened();
   const nodes = [nodeFacts(1), nodeFacts(2), nodeFacts(3, false)];
-  keeper.choose({ slot, nodes, claims: [claim(1), claim(2), claim(3)], stats: null });
+  keeper.choose({ slot, nodes, claims: [claim(1), claim(2), claim(3)], measured: [] });
   const chosen = new Set([keeper.relay, keeper.standby]);
   t.strictSame(chosen, new Set(["n1", "n2"]), "Ready nodes first");
 });
@@ -74,7 +58,7 @@ void t.test(
   async (t) => {
     const { keeper, pass } = opened();
     const facts = { slot, nodes: [nodeFacts(1), nodeFacts(2)], claims: [claim(1), claim(2)] };
-    keeper.choose({ ...facts, stats: null });
+    keeper.choose({ ...facts, measured: [] });
     const first = keeper.relay;
     const n = Number(first?.slice(1));
     const other = 3 - n;
@@ -82,19 +66,19 @@ void t.test(
       pass(1_000);
       keeper.choose({
         ...facts,
-        stats: stats({ n, unansweredMs: null }, { n: other, unansweredMs: null }),
+        measured: measured({ n, unansweredMs: null }, { n: other, unansweredMs: null }),
       });
     }
     t.equal(keeper.relay, first);
     keeper.choose({
       ...facts,
-      stats: stats({ n, unansweredMs: 450 }, { n: other, unansweredMs: null }),
+      measured: measured({ n, unansweredMs: 450 }, { n: other, unansweredMs: null }),
     });
     t.equal(keeper.relay, `n${other}`);
     pass(1_000);
     keeper.choose({
       ...facts,
-      stats: stats({ n, unansweredMs: null }, { n: other, unansweredMs: null }),
+      measured: measured({ n, unansweredMs: null }, { n: other, unansweredMs: null }),
     });
     t.equal(keeper.relay, `n${other}`, "what answers again is not better");
   },
@@ -103,8 +87,8 @@ void t.test(
 void t.test("a relay whose node is gone is replaced", async (t) => {
   const { keeper } = opened();
   const claims = [claim(1), claim(2)];
-  keeper.choose({ slot, nodes: [nodeFacts(1), nodeFacts(2)], claims, stats: null });
+  keeper.choose({ slot, nodes: [nodeFacts(1), nodeFacts(2)], claims, measured: [] });
   const n = Number(keeper.relay?.slice(1));
-  keeper.choose({ slot, nodes: [nodeFacts(3 - n)], claims, stats: null });
+  keeper.choose({ slot, nodes: [nodeFacts(3 - n)], claims, measured: [] });
   t.strictSame([keeper.relay, keeper.standby], [`n${3 - n}`, null]);
 });

@@ -1,6 +1,6 @@
 /** Remembers the relay between passes and asks the plan for the next one by what the data plane measured. */
 
-import type { DeviceStats, PeerStats } from "#src/model/device.ts";
+import type { PeerMeasurement } from "#src/model/device.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { AgentClaim, NodeFacts } from "#src/model/tunnel.ts";
 import {
@@ -14,7 +14,8 @@ export interface RelayFacts {
   readonly slot: Slot;
   readonly nodes: readonly NodeFacts[];
   readonly claims: readonly AgentClaim[];
-  readonly stats: DeviceStats | null;
+  /** Peers that are left out were never heard, timed, or waited for. */
+  readonly measured: readonly PeerMeasurement[];
 }
 
 export class RelayKeeper {
@@ -28,10 +29,8 @@ export class RelayKeeper {
   }
 
   /** Updates `relay` and `standby`. */
-  choose({ slot, nodes, claims, stats }: RelayFacts): void {
-    const peers = new Map<string, PeerStats>(
-      stats?.peers.map((peer) => [peer.publicKey, peer]) ?? [],
-    );
+  choose({ slot, nodes, claims, measured }: RelayFacts): void {
+    const peers = new Map(measured.map((peer) => [peer.publicKey, peer]));
     const claimOf = new Map(claims.map((claim) => [claim.node, claim]));
     const candidates = nodes.map((node): RelayCandidate => {
       const claim = claimOf.get(node.name);

@@ -4,7 +4,6 @@ import { parseNode } from "#src/codec/node-codec.ts";
 import { parseAgentService } from "#src/codec/service-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { NODES, SERVICES, TUNNEL_AGENTS } from "#src/ports/kube-resource.ts";
-import { pruneNode } from "#src/host/kube/object-store.ts";
 import { Readings, whatIsMissing, whatIsStale } from "#src/host/kube/readings.ts";
 import type { Endpoint } from "#src/model/endpoint.ts";
 import type { Finding } from "#src/model/finding.ts";
@@ -27,13 +26,14 @@ export class ShootView {
       onChange: () => {
         if (this.nodes.update(this.#nodes.items)) onChange("nodes");
       },
-      prune: pruneNode,
+      prune: this.nodes.prune,
     });
     this.#claims = kube.reflect(TUNNEL_AGENTS, {
       namespace: AGENT_NAMESPACE,
       onChange: () => {
         if (this.claims.update(this.#claims.items)) onChange("agents");
       },
+      prune: this.claims.prune,
     });
     this.#services = kube.reflect(SERVICES, {
       namespace: AGENT_NAMESPACE,

@@ -13,7 +13,7 @@ use crate::shared::{OnEvent, Role, Shared};
 use crate::sockets::Pair;
 use crate::stack::Forward;
 use crate::stack_forward::ForwardOptions;
-use crate::stats::{Counters, DeviceStats, PathStats, Report};
+use crate::stats::{Counters, DeviceStats, PathStats, PeerStats, Report};
 use crate::steering::{Steering, Target, pair_index};
 use crate::table::Table;
 use crate::udp::UdpCounters;
@@ -212,6 +212,12 @@ impl Device {
         }
         report.steering_changed = self.set_steering(&desired.steering);
         Ok(report)
+    }
+
+    /// See `Table::measured`.
+    pub fn measured(&self) -> Vec<PeerStats> {
+        let table = self.shared.table.read().clone();
+        table.measured(self.shared.now_ms())
     }
 
     /// What the device is and holds now.

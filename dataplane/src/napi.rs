@@ -10,7 +10,8 @@ use crate::memory::give_back;
 use crate::napi_forward::OpenForward;
 use crate::napi_shapes::{
     ConflictReport, DesiredConfig, DeviceEvent, DeviceOptions, DeviceState, ForwardConfig,
-    Offloads, PathState, PeerConfig, PeerState, SetReport, SteeringConfig,
+    Offloads, PathState, PeerConfig, PeerMeasurement, PeerState, SetReport, SteeringConfig,
+    milliseconds,
 };
 use crate::noise::Key;
 use crate::shared::Role;
@@ -208,7 +209,6 @@ fn report(r: Report) -> SetReport {
 }
 
 fn state(s: DeviceStats) -> DeviceState {
-    let ms = |v: Option<u64>| v.map(|v| v as i64);
     let peer = |p: crate::stats::PeerStats| PeerState {
         public_key: STANDARD.encode(p.key),
         agent_id: u32::from(p.agent),
@@ -219,10 +219,10 @@ fn state(s: DeviceStats) -> DeviceState {
         tx_bytes: p.tx_bytes as i64,
         rx_packets: p.rx_packets as i64,
         tx_packets: p.tx_packets as i64,
-        handshake_age_ms: ms(p.handshake_age_ms),
-        received_age_ms: ms(p.received_age_ms),
-        unanswered_ms: ms(p.unanswered_ms),
-        rtt_us: ms(p.rtt_us),
+        handshake_age_ms: milliseconds(p.handshake_age_ms),
+        received_age_ms: milliseconds(p.received_age_ms),
+        unanswered_ms: milliseconds(p.unanswered_ms),
+        rtt_us: milliseconds(p.rtt_us),
         path: p.path as u32,
     };
     let path = |p: crate::stats::PathStats| PathState {
@@ -375,6 +375,13 @@ impl NativeDevice {
     pub fn stats(&self) -> Result<DeviceState> {
         let device = opened(&self.device)?;
         guarded(|| Ok(state(device.stats())))
+    }
+
+    /// The peers of which anything was measured.
+    #[napi]
+    pub fn measured(&self) -> Result<Vec<PeerMeasurement>> {
+        let device = opened(&self.device)?;
+        guarded(|| Ok(device.measured().iter().map(Into::into).collect()))
     }
 
     /// Listens locally and carries each connection through the tunnel; only without an interface.

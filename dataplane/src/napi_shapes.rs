@@ -1,6 +1,9 @@
 //! The plain objects of the surface towards Node; index.d.ts says the same for TypeScript.
 
 #![cfg_attr(test, allow(dead_code))]
+use crate::stats::PeerStats;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
 use std::collections::HashMap;
@@ -103,6 +106,30 @@ pub struct PeerState {
     pub unanswered_ms: Option<i64>,
     pub rtt_us: Option<i64>,
     pub path: u32,
+}
+
+#[napi(object, use_nullable = true)]
+pub struct PeerMeasurement {
+    pub public_key: String,
+    pub received_age_ms: Option<i64>,
+    pub unanswered_ms: Option<i64>,
+    pub rtt_us: Option<i64>,
+}
+
+/// A duration as JavaScript's number.
+pub fn milliseconds(value: Option<u64>) -> Option<i64> {
+    value.map(|v| v as i64)
+}
+
+impl From<&PeerStats> for PeerMeasurement {
+    fn from(p: &PeerStats) -> PeerMeasurement {
+        PeerMeasurement {
+            public_key: STANDARD.encode(p.key),
+            received_age_ms: milliseconds(p.received_age_ms),
+            unanswered_ms: milliseconds(p.unanswered_ms),
+            rtt_us: milliseconds(p.rtt_us),
+        }
+    }
 }
 
 #[napi(object)]

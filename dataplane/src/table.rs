@@ -3,6 +3,7 @@
 use crate::allowed_ips::{Owners, Routes};
 use crate::noise::Key;
 use crate::peer::Peer;
+use crate::stats::PeerStats;
 use ip_network::IpNetwork;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,6 +32,17 @@ impl Table {
             routes,
             owners,
         }
+    }
+
+    /// Every peer that was ever heard, timed, or waited for, without its prefixes: an idle one says nothing of the network.
+    pub fn measured(&self, now_ms: u64) -> Vec<PeerStats> {
+        let is_measured = |p: &PeerStats| {
+            p.received_age_ms.is_some() || p.unanswered_ms.is_some() || p.rtt_us.is_some()
+        };
+        let all = self.keys.values().map(|p| p.stats(now_ms, Vec::new()));
+        let mut peers: Vec<_> = all.filter(is_measured).collect();
+        peers.sort_by_key(|p| (p.agent, p.slot, p.key));
+        peers
     }
 
     /// The prefixes of every peer, sorted.

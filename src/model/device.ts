@@ -56,6 +56,12 @@ export interface PeerStats {
   readonly path: number;
 }
 
+/** What was measured of a peer; what a relay is chosen by. */
+export type PeerMeasurement = Pick<
+  PeerStats,
+  "publicKey" | "receivedAgeMs" | "unansweredMs" | "rttUs"
+>;
+
 export interface PathStats {
   readonly path: number;
   readonly localPort: number;

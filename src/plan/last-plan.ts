@@ -1,13 +1,19 @@
 /** Remembers the last plan: planning is pure, so equal facts need no second look. A thousand nodes would cost 50 ms. */
 
-/** Arrays are compared by identity: whoever reads them keeps one array as long as no item differs. */
+/** Up to here a look at the content costs less than a plan. */
+const SHORT_ITEMS_MAX = 32;
+
+/** Long arrays are compared by identity: whoever reads them keeps one array as long as no item differs. */
 const isSameFact = (a: unknown, b: unknown): boolean =>
   Object.is(a, b) ||
   (typeof a === "object" &&
     typeof b === "object" &&
-    !Array.isArray(a) &&
-    !Array.isArray(b) &&
+    isSmall(a) &&
+    isSmall(b) &&
     JSON.stringify(a) === JSON.stringify(b));
+
+const isSmall = (fact: object | null): boolean =>
+  !Array.isArray(fact) || fact.length <= SHORT_ITEMS_MAX;
 
 export class LastPlan<Facts extends object, Plan> {
   readonly #plan: (facts: Facts) => Plan;

@@ -1,7 +1,12 @@
 /** The WireGuard data plane: owns packets, sessions and sockets; is told what to hold. */
 
 import type { AgentId } from "#src/model/agent-id.ts";
-import type { DeviceDesired, DeviceEvent, DeviceStats } from "#src/model/device.ts";
+import type {
+  DeviceDesired,
+  DeviceEvent,
+  DeviceStats,
+  PeerMeasurement,
+} from "#src/model/device.ts";
 import type { PrivateKey } from "#src/model/key.ts";
 import type { Slot } from "#src/model/slot.ts";
 
@@ -53,6 +58,8 @@ export interface Device {
   /** Total and idempotent. Never touches a learned endpoint or live session of an unchanged peer. */
   set(desired: DeviceDesired): Promise<DeviceSetReport>;
   stats(): DeviceStats;
+  /** Peers of which anything was measured, and nothing else: far less than `stats` where most peers are idle. */
+  measured(): readonly PeerMeasurement[];
   /** Stops threads, closes sockets, removes the interface. Idempotent. */
   close(): Promise<void>;
 }

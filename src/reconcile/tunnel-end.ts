@@ -1,6 +1,11 @@
 /** One end of a tunnel on this machine: the device's life, and everything around it kept as desired. */
 
-import type { DeviceDesired, DeviceEvent, DeviceStats } from "#src/model/device.ts";
+import type {
+  DeviceDesired,
+  DeviceEvent,
+  DeviceStats,
+  PeerMeasurement,
+} from "#src/model/device.ts";
 import type { FirewallTable, NetworkDesired } from "#src/model/network.ts";
 import type { Device, DeviceFactory, DeviceOptions } from "#src/ports/device.ts";
 import type { Firewall } from "#src/ports/firewall.ts";
@@ -58,6 +63,11 @@ export class TunnelEnd {
   /** Null while there is no device. */
   stats(): DeviceStats | null {
     return this.#open === null || this.#hasFailed ? null : this.#open.device.stats();
+  }
+
+  /** Empty while there is no device. */
+  measured(): readonly PeerMeasurement[] {
+    return this.#open === null || this.#hasFailed ? [] : this.#open.device.measured();
   }
 
   /** Total and idempotent: zero writes when everything is as desired. Throws HostError when the device can't be opened. */

@@ -1,10 +1,21 @@
 /** The DeviceFactory over the native data plane: its plain values in our types, its codes with a sentence what to do. */
 
-import type { NativeDevice, NativeEvent, NativeStats, openDevice } from "#dataplane";
+import type {
+  NativeDevice,
+  NativeEvent,
+  NativePeerMeasurement,
+  NativeStats,
+  openDevice,
+} from "#dataplane";
 import type { AgentId } from "#src/model/agent-id.ts";
 import { parseAgentId } from "#src/model/agent-id.ts";
 import { parseCidr, type Cidr } from "#src/model/cidr.ts";
-import type { DeviceDesired, DeviceEvent, DeviceStats } from "#src/model/device.ts";
+import type {
+  DeviceDesired,
+  DeviceEvent,
+  DeviceStats,
+  PeerMeasurement,
+} from "#src/model/device.ts";
 import { formatEndpoint, parseEndpoint, type Endpoint } from "#src/model/endpoint.ts";
 import { parsePublicKey, type PublicKey } from "#src/model/key.ts";
 import type { Parsed } from "#src/model/parsed.ts";
@@ -95,8 +106,16 @@ class AddonDevice implements Device {
   }
 
   stats(): DeviceStats {
+    return this.#ask(() => readStats(this.#native.stats()));
+  }
+
+  measured(): readonly PeerMeasurement[] {
+    return this.#ask(() => this.#native.measured().map(readMeasurement));
+  }
+
+  #ask<T>(question: () => T): T {
     try {
-      return readStats(this.#native.stats());
+      return question();
     } catch (cause) {
       if (cause instanceof TypeError) throw cause;
       throw new HostError("closed", `Device ${this.#options.interface} is closed.`, { cause });
@@ -133,6 +152,10 @@ function readEvent(event: NativeEvent): DeviceEvent {
       return { kind: "failed", code, message };
     }
   }
+}
+
+function readMeasurement(peer: NativePeerMeasurement): PeerMeasurement {
+  return { ...peer, publicKey: trusted<PublicKey>(parsePublicKey(peer.publicKey)) };
 }
 
 function readStats(stats: NativeStats): DeviceStats {

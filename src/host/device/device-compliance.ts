@@ -124,6 +124,13 @@ export function deviceCompliance(t: Test, makeBench: () => Promise<DeviceBench>)
     t.strictSame(held?.allowedIps.toSorted(), wanted.allowedIps.toSorted());
   });
 
+  test("a peer that was never spoken to was not measured", async (t, open) => {
+    const device = await open(gateway);
+    const peers = [peer({ key: KEYS.one }), peer({ key: KEYS.two, agentId: 5, allowedIps: [] })];
+    await device.set({ peers, steering: [] });
+    t.strictSame(device.measured(), []);
+  });
+
   test("a changed allowedIps or endpoint is one update", async (t, open) => {
     const device = await open(gateway);
     await device.set({ peers: [peer({ key: KEYS.one })], steering: [] });

@@ -86,6 +86,7 @@ if (namespace.kind !== "inside") {
         emit = onEvent;
         return {
           set: () => Promise.reject(new Error("unused")),
+          measured: () => [],
           stats: () => {
             throw new Error("gone");
           },

@@ -5,6 +5,7 @@ import type {
   DeviceEvent,
   DevicePeer,
   DeviceStats,
+  PeerMeasurement,
   PeerStats,
 } from "#src/model/device.ts";
 import type { Cidr } from "#src/model/cidr.ts";
@@ -137,6 +138,19 @@ export class FakeDevice implements Device {
       relayFlows: 0,
       counters: {},
     };
+  }
+
+  measured(): readonly PeerMeasurement[] {
+    return this.stats()
+      .peers.map(({ publicKey, receivedAgeMs, unansweredMs, rttUs }) => ({
+        publicKey,
+        receivedAgeMs,
+        unansweredMs,
+        rttUs,
+      }))
+      .filter((peer) =>
+        [peer.receivedAgeMs, peer.unansweredMs, peer.rttUs].some((number) => number !== null),
+      );
   }
 
   async close(): Promise<void> {

@@ -23,6 +23,19 @@ const pick = (value: unknown, names: readonly string[]): Record<string, unknown>
 /** Who an object is and how old it is: what every decoder asks of its metadata. */
 const IDENTITY = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
 
+/** Keeps who an object is and how old it is: what the store itself needs. */
+export const pruneToIdentity: Prune = ({ metadata }) => {
+  const { name, namespace, uid, resourceVersion } = metadata;
+  return {
+    metadata: {
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(uid === undefined ? {} : { uid }),
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+    },
+  };
+};
+
 /** Keeps of a `Node` what planning reads: its list of images alone may be 30 KiB, its conditions 2 KiB. */
 export const pruneNode: Prune = (object) => {
   const { addresses, conditions } = pick(object["status"], ["addresses", "conditions"]);

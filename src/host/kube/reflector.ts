@@ -170,8 +170,8 @@ export class SourceReflector implements Reflector {
   }
 
   #prune(object: KubeObject): KubeObject {
-    const pruned = pruneManagedFields(object);
-    return this.#options.prune === undefined ? pruned : this.#options.prune(pruned);
+    const { prune } = this.#options;
+    return prune === undefined ? pruneManagedFields(object) : prune(object);
   }
 
   #list(call: number, next: string | null): void {

@@ -10,6 +10,7 @@ import { realClock } from "#src/host/clock.ts";
 import { FakeClock } from "#src/host/fake-clock.ts";
 import { FakeLog } from "#src/host/fake-log.ts";
 import { seededRandom } from "#src/host/random.ts";
+import { Authority } from "#src/host/x509/authority.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Clock } from "#src/ports/clock.ts";
 import type { Kube } from "#src/ports/kube.ts";
@@ -60,6 +61,41 @@ const errorOf = async (call: Promise<unknown>): Promise<{ code: string; message:
   }
   throw new Error("the call did not fail");
 };
+
+void t.test(
+  "a key that does not belong to its certificate is said before any byte is sent",
+  async (t) => {
+    const validity = { notBeforeMs: Date.UTC(2026, 0, 1), notAfterMs: Date.UTC(2036, 0, 1) };
+    const authority = new Authority("alpha", validity);
+    const [one, two] = ["one", "two"].map((commonName) =>
+      authority.issue({ commonName }, ["client"], validity),
+    );
+    if (one === undefined || two === undefined) throw new Error("two identities");
+    const kube = connectKube({
+      credentials: fixedCredentials({
+        server: "https://127.0.0.1:1",
+        ca: authority.certificate,
+        tlsServerName: null,
+        isInsecure: false,
+        auth: {
+          kind: "client-certificate",
+          certificate: one.certificate,
+          key: new Hidden(two.key),
+        },
+        namespace: null,
+      }),
+      clock: realClock,
+      log: new FakeLog(),
+      random: seededRandom(1),
+      userAgent: "xylem-test/1",
+    });
+    t.teardown(() => kube.close());
+    const { code, message } = await errorOf(kube.get(LEASES, NAME));
+    t.equal(code, "bad-credentials");
+    t.match(message, /^https:\/\/127\.0\.0\.1:1: .* can't be used together .*: write them anew$/u);
+    t.notMatch(message, /PRIVATE/u);
+  },
+);
 
 void t.test(
   "every verb asks for the path, the body and the content type that the API wants",

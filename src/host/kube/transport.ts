@@ -3,6 +3,7 @@
 import { readFile } from "node:fs/promises";
 import http from "node:http";
 import https from "node:https";
+import { createSecureContext } from "node:tls";
 import type { Clock } from "#src/ports/clock.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { CredentialsSource, KubeAuth, KubeCredentials } from "./credentials.ts";
@@ -238,9 +239,20 @@ export class KubeTransport {
     for (const sockets of Object.values(held?.agent.freeSockets ?? {})) {
       for (const socket of sockets ?? []) socket.destroy();
     }
-    const agent = openAgent(credentials);
+    const agent = this.#agentFor(credentials);
     this.#session = { credentials, agent, readAtMs: nowMs };
     return this.#session;
+  }
+
+  #agentFor(credentials: KubeCredentials): http.Agent {
+    try {
+      return openAgent(credentials);
+    } catch (cause) {
+      const origin = this.#options.credentials.origin ?? "this client";
+      const why = cause instanceof Error ? cause.message : String(cause);
+      const text = `the certificates and the key of ${origin} can't be used together (${why}): write them anew`;
+      throw new KubeError("bad-credentials", `${credentials.server}: ${text}`, { cause });
+    }
   }
 
   async #headers(
@@ -330,13 +342,17 @@ class StaleSocket extends Error {
 const openAgent = (credentials: KubeCredentials): http.Agent => {
   const settings = { keepAlive: true, maxSockets: SOCKETS_MAX };
   if (credentials.server.startsWith("http:")) return new http.Agent(settings);
-  return new https.Agent({
-    ...settings,
-    rejectUnauthorized: !credentials.isInsecure,
+  // Once for all connections: Node would read certificates and key anew for each of them, 5 ms a time.
+  const secureContext = createSecureContext({
     ...(credentials.ca === null ? {} : { ca: credentials.ca }),
-    ...(credentials.tlsServerName === null ? {} : { servername: credentials.tlsServerName }),
     ...(credentials.auth.kind === "client-certificate"
       ? { cert: credentials.auth.certificate, key: credentials.auth.key.reveal() }
       : {}),
+  });
+  return new https.Agent({
+    ...settings,
+    secureContext,
+    rejectUnauthorized: !credentials.isInsecure,
+    ...(credentials.tlsServerName === null ? {} : { servername: credentials.tlsServerName }),
   });
 };

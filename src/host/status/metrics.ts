@@ -1,7 +1,7 @@
 /** Prometheus metrics of one gateway or agent: the data plane's counters, and what the reconcile loop did. */
 
-import { Counter, Gauge, Registry } from "prom-client";
-import type { DeviceStats } from "#src/model/device.ts";
+import type { DeviceStats, PeerStats } from "#src/model/device.ts";
+import { CONTENT_TYPE, type Metric, printMetrics, type Sample } from "./exposition.ts";
 
 /** What a scrape may ask; every number comes from here at the moment of the scrape. */
 export interface MetricsSource {
@@ -22,107 +22,113 @@ export interface Metrics {
   readonly text: () => Promise<{ contentType: string; text: string }>;
 }
 
-const addDeviceMetrics = (registry: Registry, source: MetricsSource): void => {
-  const gauge = (name: string, help: string, read: (stats: DeviceStats) => number): void => {
-    registry.registerMetric(
-      new Gauge({
-        name,
-        help,
-        registers: [],
-        collect() {
-          const stats = source.stats();
-          if (stats !== null) this.set(read(stats));
-        },
-      }),
-    );
-  };
-  const sum = (
-    stats: DeviceStats,
-    key: "rxBytes" | "txBytes" | "rxPackets" | "txPackets",
-  ): number => stats.peers.reduce((total, peer) => total + peer[key], 0);
-  gauge("xylem_peers", "WireGuard peers configured", (stats) => stats.peers.length);
-  gauge(
-    "xylem_peers_alive",
-    "Peers heard from within 180 s",
-    (stats) =>
-      stats.peers.filter((p) => p.receivedAgeMs !== null && p.receivedAgeMs < ALIVE_MS).length,
-  );
-  gauge("xylem_receive_bytes", "Inner bytes received since the device was opened", (s) =>
-    sum(s, "rxBytes"),
-  );
-  gauge("xylem_transmit_bytes", "Inner bytes sent since the device was opened", (s) =>
-    sum(s, "txBytes"),
-  );
-  gauge("xylem_receive_packets", "Inner packets received", (s) => sum(s, "rxPackets"));
-  gauge("xylem_transmit_packets", "Inner packets sent", (s) => sum(s, "txPackets"));
-  gauge("xylem_relay_flows", "Flows passed on to other agents at this moment", (s) => s.relayFlows);
-  gauge("xylem_paths_replaced", "Paths given a fresh source port", (stats) =>
-    stats.paths.reduce((total, path) => total + path.replaced, 0),
-  );
-  registry.registerMetric(
-    new Gauge({
-      name: "xylem_data_plane",
-      help: "Counters of the data plane by name, e.g. drops by reason",
-      labelNames: ["counter"],
-      registers: [],
-      collect() {
-        for (const [counter, value] of Object.entries(source.stats()?.counters ?? {}))
-          this.set({ counter }, value);
-      },
-    }),
-  );
-};
+interface DeviceGauge {
+  readonly name: string;
+  readonly help: string;
+  readonly read: (stats: DeviceStats) => number;
+}
 
-/** Makes the registry; nothing is global, so that two can live in one process. */
+const sum = (stats: DeviceStats, read: (peer: PeerStats) => number): number =>
+  stats.peers.reduce((total, peer) => total + read(peer), 0);
+
+const DEVICE_GAUGES: readonly DeviceGauge[] = [
+  { name: "xylem_peers", help: "WireGuard peers configured", read: ({ peers }) => peers.length },
+  {
+    name: "xylem_peers_alive",
+    help: "Peers heard from within 180 s",
+    read: (stats) =>
+      sum(stats, ({ receivedAgeMs }) =>
+        receivedAgeMs !== null && receivedAgeMs < ALIVE_MS ? 1 : 0,
+      ),
+  },
+  {
+    name: "xylem_receive_bytes",
+    help: "Inner bytes received since the device was opened",
+    read: (stats) => sum(stats, ({ rxBytes }) => rxBytes),
+  },
+  {
+    name: "xylem_transmit_bytes",
+    help: "Inner bytes sent since the device was opened",
+    read: (stats) => sum(stats, ({ txBytes }) => txBytes),
+  },
+  {
+    name: "xylem_receive_packets",
+    help: "Inner packets received",
+    read: (stats) => sum(stats, ({ rxPackets }) => rxPackets),
+  },
+  {
+    name: "xylem_transmit_packets",
+    help: "Inner packets sent",
+    read: (stats) => sum(stats, ({ txPackets }) => txPackets),
+  },
+  {
+    name: "xylem_relay_flows",
+    help: "Flows passed on to other agents at this moment",
+    read: ({ relayFlows }) => relayFlows,
+  },
+  {
+    name: "xylem_paths_replaced",
+    help: "Paths given a fresh source port",
+    read: ({ paths }) => paths.reduce((total, path) => total + path.replaced, 0),
+  },
+];
+
+/** Makes the counters; nothing is global, so that two can live in one process. */
 export const createMetrics = (source: MetricsSource): Metrics => {
-  const registry = new Registry();
-  // One look at the device a scrape: its statistics are a copy of every peer's.
-  let stats: DeviceStats | null = null;
-  addDeviceMetrics(registry, { ...source, stats: () => stats });
-  registry.registerMetric(
-    new Gauge({
-      name: "xylem_ready",
-      help: "1 when the tunnel was proven to work and nothing has spoken against it since",
-      registers: [],
-      collect() {
-        this.set(source.isReady() ? 1 : 0);
-      },
-    }),
-  );
-  registry.registerMetric(
-    new Gauge({
-      name: "xylem_relay",
-      help: "1 for the node that is the relay for services",
-      labelNames: ["node"],
-      registers: [],
-      collect() {
-        this.reset();
-        const node = source.relay();
-        if (node !== null) this.set({ node }, 1);
-      },
-    }),
-  );
-  const writes = new Counter({
-    name: "xylem_reconcile_writes_total",
-    help: "Changes made to the kernel and the data plane",
-    registers: [registry],
-  });
-  const runs = new Counter({
-    name: "xylem_reconcile_runs_total",
-    help: "Runs of the reconcile loop",
-    labelNames: ["outcome"],
-    registers: [registry],
-  });
+  let writes = 0;
+  const runs = new Map<string, number>();
+  const print = (): string => {
+    // One look at the device a scrape: its statistics are a copy of every peer's.
+    const stats = source.stats();
+    const node = source.relay();
+    const relays = node === null ? [] : [{ labels: { node }, value: 1 }];
+    const outcomes = [...runs].map(([outcome, value]) => ({ labels: { outcome }, value }));
+    return printMetrics([
+      ...deviceMetrics(stats),
+      gauge(
+        "xylem_ready",
+        "1 when the tunnel was proven to work and nothing has spoken against it since",
+        [{ value: source.isReady() ? 1 : 0 }],
+      ),
+      gauge("xylem_relay", "1 for the node that is the relay for services", relays),
+      counter("xylem_reconcile_writes_total", "Changes made to the kernel and the data plane", [
+        { value: writes },
+      ]),
+      counter("xylem_reconcile_runs_total", "Runs of the reconcile loop", outcomes),
+    ]);
+  };
   return {
     onPass: ({ writes: count, isReached }) => {
-      writes.inc(count);
-      runs.inc({ outcome: isReached ? "reached" : "failed" });
+      writes += count;
+      const outcome = isReached ? "reached" : "failed";
+      runs.set(outcome, (runs.get(outcome) ?? 0) + 1);
     },
-    text: async () => {
-      stats = source.stats();
-      const text = await registry.metrics();
-      stats = null;
-      return { contentType: registry.contentType, text };
-    },
+    text: () => Promise.resolve({ contentType: CONTENT_TYPE, text: print() }),
   };
 };
+
+const gauge = (name: string, help: string, samples: readonly Sample[]): Metric => ({
+  name,
+  help,
+  type: "gauge",
+  samples,
+});
+
+const counter = (name: string, help: string, samples: readonly Sample[]): Metric => ({
+  ...gauge(name, help, samples),
+  type: "counter",
+});
+
+const deviceMetrics = (stats: DeviceStats | null): readonly Metric[] => [
+  ...DEVICE_GAUGES.map(({ name, help, read }) =>
+    gauge(name, help, stats === null ? [] : [{ value: read(stats) }]),
+  ),
+  gauge(
+    "xylem_data_plane",
+    "Counters of the data plane by name, e.g. drops by reason",
+    Object.entries(stats?.counters ?? {}).map(([name, value]) => ({
+      labels: { counter: name },
+      value,
+    })),
+  ),
+];
