@@ -63,6 +63,60 @@ void t.test("what the node holds when it is ready, and that a stop leaves nothin
   t.ok(kube.peek(TUNNEL_AGENTS, OWN), "the claim stays: the next start needs no write");
 });
 
+void t.test(
+  "maps in TunnelGateways become rules, a route and allowed sources; without them nothing is left",
+  async (t) => {
+    const { clock, kube, host, agent, passes, stop } = await readyWorld();
+    const before = host.print();
+    const maps = [
+      { real: "10.250.0.0/20", mapped: "10.64.0.0/20" },
+      { real: "198.18.0.0/23", mapped: "10.65.0.0/23" },
+    ];
+    await kube.patch(TUNNEL_GATEWAYS, GATEWAYS, { spec: { maps } });
+    await clock.advance(1_000);
+    const text = host.print();
+    t.match(
+      text,
+      /daddr 10\.64\.0\.0\/20 counter ip daddr set ip daddr & 0\.0\.15\.255 \| 10\.250\.0\.0/u,
+    );
+    t.match(
+      text,
+      /ip daddr \{ 10\.65\.0\.0\/23 \} ip saddr 10\.250\.0\.0\/20 counter ip saddr set/u,
+    );
+    t.match(text, /route 10\.65\.0\.0\/23 dev xylem0 proto 158/u);
+    t.match(text, /slot 1 waits allows 198\.18\.0\.2\/32,? ?10\.65\.0\.2\/32/u);
+    const writes = host.writes;
+    await clock.advance(10 * MINUTE);
+    t.equal(host.writes, writes, "nothing is written again");
+    t.ok(passes.every(({ isReached }) => isReached));
+    await kube.patch(TUNNEL_GATEWAYS, GATEWAYS, { spec: { maps: null } });
+    await clock.advance(1_000);
+    t.equal(host.print(), before);
+    await stop();
+    t.equal(agent.problem(), "stopping");
+  },
+);
+
+void t.test("a map that would take a real address away is not used, and told", async (t) => {
+  const { clock, kube, host, agent, stop } = await readyWorld();
+  const before = host.print();
+  const maps = [
+    { real: "10.250.0.0/20", mapped: "10.222.0.0/20" },
+    { real: "198.18.0.0/23", mapped: "10.65.0.0/23" },
+  ];
+  await kube.patch(TUNNEL_GATEWAYS, GATEWAYS, { spec: { maps } });
+  await clock.advance(1_000);
+  t.notMatch(host.print(), /10\.222\.0\.0\/20/u);
+  t.not(host.print(), before, "the other one is");
+  t.match(agent.status().findings, [
+    {
+      code: "map-not-used",
+      message: /10\.222\.0\.0\/17 of this tunnel overlaps 10\.222\.0\.0\/20/u,
+    },
+  ]);
+  await stop();
+});
+
 void t.test("W57 an hour without news: passes run, nothing is written", async (t) => {
   const { clock, kube, host, passes, stop } = await readyWorld();
   const before = [host.writes, kube.writes.length];

@@ -26,7 +26,7 @@ export const world = () => {
   const shoot = new FakeKube({ clock, log });
   const opened: string[] = [];
   const random = seededRandom(1);
-  const start = (parts: Pick<ControllerParts, "onPass" | "audit"> = {}) =>
+  const start = (parts: Pick<ControllerParts, "onPass" | "audit" | "seedNetwork"> = {}) =>
     new Controller({
       ...parts,
       seed,

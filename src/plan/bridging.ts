@@ -42,11 +42,11 @@ export const planBridging = (facts: BridgingFacts): Bridging | null => {
     return { status: "True", reason: "AddressMayBeBoth", message };
   }
   if (maps.length > 0) {
-    const message = `${maps.length} ranges have an address map, ${inside.length} addresses of the seed are kept out of the tunnel`;
+    const message = `address maps: ${maps.length}; addresses of the seed that are kept out of the tunnel: ${inside.length}`;
     return { status: "True", reason: "Mapped", message };
   }
   if (inside.length === 0) return null;
-  const message = `${inside.length} addresses of the seed are kept out of the tunnel`;
+  const message = `addresses of the seed that are kept out of the tunnel: ${inside.length}`;
   return { status: "True", reason: "KeptOut", message };
 };
 
