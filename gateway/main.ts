@@ -27,13 +27,14 @@ const log = openLog({ level: config.logLevel, name: "xylem-gateway" });
 /** The API server of a shoot starts beside its gateway and is asked by a handful of them: it must not wait for us. */
 const SHOOT_BACKOFF_MS_MAX = 2_000;
 
+const common = {
+  clock: realClock,
+  random: realRandom,
+  log,
+  userAgent: `xylem-gateway/${version}`,
+};
+
 const start = async (): Promise<RunningProgram> => {
-  const common = {
-    clock: realClock,
-    random: realRandom,
-    log,
-    userAgent: `xylem-gateway/${version}`,
-  };
   const seedCredentials = credentialsFrom(config.seedKubeconfig, process.env);
   const shootCredentials = kubeconfigFile(config.shootKubeconfig);
   const seed = connectKube({ ...common, credentials: seedCredentials });
