@@ -11,6 +11,8 @@ export const ANNOTATION = {
   kubeconfigSecret: "xylem.dev/kubeconfig-secret",
   /** Port of the gateway's probes and metrics, where the usual one is taken in the pod. */
   statusPort: "xylem.dev/status-port",
+  /** Label selector of the pods that the gateway tells Prometheus of; the shoot must allow that they are listed. */
+  discoverPods: "xylem.dev/discover-pods",
   /** Hash of what was injected: tells stale pods apart. */
   injected: "xylem.dev/injected",
   /** Why nothing was injected: `code: sentence`. */

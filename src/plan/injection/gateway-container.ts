@@ -9,6 +9,8 @@ export interface GatewayPlacement {
   readonly tunnel: string;
   readonly kubeconfigSecret: string;
   readonly statusPort: number;
+  /** Null: the gateway tells of nodes alone. */
+  readonly discoverPods: string | null;
 }
 
 /** Kubernetes objects in JSON; the API server checks their shape. */
@@ -97,6 +99,7 @@ const gatewayArgs = (config: InjectionConfig, placement: GatewayPlacement): read
   "--status-address=$(POD_IP)",
   `--status-port=${placement.statusPort}`,
   `--log-level=${config.logLevel}`,
+  ...(placement.discoverPods === null ? [] : [`--discover-pods=${placement.discoverPods}`]),
 ];
 
 /**

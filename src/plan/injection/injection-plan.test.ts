@@ -338,6 +338,12 @@ const refusals: readonly {
     says: /found "proxy"/,
   },
   {
+    name: "a selector of pods that is none is refused",
+    change: (pod) => setMeta(pod, "annotations", { "xylem.dev/discover-pods": "$(POD_IP)" }),
+    code: "bad-annotation",
+    says: /xylem\.dev\/discover-pods: must be a label selector, e\.g\. app=web/,
+  },
+  {
     name: "a port that is no port is refused",
     change: (pod) => setMeta(pod, "annotations", { "xylem.dev/status-port": "70000" }),
     code: "bad-annotation",
@@ -384,16 +390,21 @@ for (const { name, change, namespace, code, says } of refusals) {
   });
 }
 
-void t.test("annotations choose another Secret and another port", async (t) => {
-  const pod = apiServerPod({
-    "xylem.dev/kubeconfig-secret": "monitoring-shoot",
-    "xylem.dev/status-port": "9500",
-  });
-  spec(pod)["containers"] = [{ name: "a", ports: [{ containerPort: 9446 }] }];
-  const after = JSON.stringify(apply(pod, planOf(pod).patch));
-  t.match(after, /"secretName":"monitoring-shoot"/);
-  t.match(after, /--status-port=9500/);
-});
+void t.test(
+  "annotations choose another Secret, another port, and pods for Prometheus",
+  async (t) => {
+    const pod = apiServerPod({
+      "xylem.dev/kubeconfig-secret": "monitoring-shoot",
+      "xylem.dev/status-port": "9500",
+      "xylem.dev/discover-pods": "app=web,!canary",
+    });
+    spec(pod)["containers"] = [{ name: "a", ports: [{ containerPort: 9446 }] }];
+    const after = JSON.stringify(apply(pod, planOf(pod).patch));
+    t.match(after, /"secretName":"monitoring-shoot"/);
+    t.match(after, /--status-port=9500/);
+    t.match(after, /"--discover-pods=app=web,!canary"/);
+  },
+);
 
 void t.test(
   "a seed whose unlabelled namespaces are baseline refuses there, and not where the label says privileged",

@@ -48,6 +48,8 @@ export type InjectionPlan =
 const ENFORCE_LABEL = "pod-security.kubernetes.io/enforce";
 /** Volumes on the node keep the cluster autoscaler from removing it, unless they are named here. */
 const EVICTABLE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
+/** A label selector's characters: nothing that could become a second argument or a variable of the container. */
+const SELECTOR = /^[A-Za-z0-9!][-A-Za-z0-9_./=!, ()]{0,252}$/;
 const NAME = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
 
 /** Plans one pod. Planned again after its own patch, or with another injector's in between, it has nothing to add. */
@@ -166,10 +168,16 @@ const placementOf = (
       `annotation ${ANNOTATION.kubeconfigSecret}: must be the name of a Secret, found ${quoted(kubeconfigSecret)}`,
     );
   }
+  const discoverPods = pod.annotations[ANNOTATION.discoverPods] ?? null;
+  if (discoverPods !== null && !SELECTOR.test(discoverPods)) {
+    return problem(
+      `annotation ${ANNOTATION.discoverPods}: must be a label selector, e.g. app=web, found ${quoted(discoverPods)}`,
+    );
+  }
   const text = pod.annotations[ANNOTATION.statusPort] ?? String(config.statusPort);
   const statusPort = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   return statusPort >= 1 && statusPort <= 65_535
-    ? parsed({ namespace: namespace.name, tunnel, kubeconfigSecret, statusPort })
+    ? parsed({ namespace: namespace.name, tunnel, kubeconfigSecret, statusPort, discoverPods })
     : problem(
         `annotation ${ANNOTATION.statusPort}: must be a port from 1 to 65535, found ${quoted(text)}`,
       );
