@@ -18,6 +18,12 @@ import {
   type InjectorSettings,
   readInjectorOptions,
 } from "./injector-options.ts";
+import {
+  addPolicyOptions,
+  type PolicyFlags,
+  type PolicySettings,
+  readPolicyOptions,
+} from "./policy-options.ts";
 
 export interface ControllerConfig {
   readonly seedCredentials: CredentialsSource;
@@ -35,6 +41,8 @@ export interface ControllerConfig {
   readonly injector: InjectorSettings | null;
   /** Null: no address ranges are allocated. */
   readonly allocator: AllocatorSettings | null;
+  /** Null: no NetworkPolicies are kept. */
+  readonly policies: PolicySettings | null;
   readonly statusAddress: string;
   readonly statusPort: number;
   readonly logLevel: LogLevel;
@@ -45,7 +53,7 @@ export interface TunnelName {
   readonly name: string;
 }
 
-interface Flags extends InjectorFlags, AllocatorFlags {
+interface Flags extends InjectorFlags, AllocatorFlags, PolicyFlags {
   readonly seedKubeconfig?: string;
   readonly shootKubeconfig?: string;
   readonly shootKubeconfigDir?: string;
@@ -88,7 +96,7 @@ export const readControllerConfig = (
       "do one pass over every Tunnel and exit: 0 if all is as it should be, else 1",
     );
   addStatusOptions(command, 9448);
-  const flags = addLogLevel(addAllocatorOptions(addInjectorOptions(command)))
+  const flags = addLogLevel(addPolicyOptions(addAllocatorOptions(addInjectorOptions(command))))
     .parse([...argv], { from: "user" })
     .opts<Flags>();
   if (flags.tunnel !== undefined && flags.namespace === undefined) {
@@ -105,6 +113,8 @@ export const readControllerConfig = (
   if (!injector.ok) return command.error(`error: ${injector.problem}.`);
   const allocator = readAllocatorOptions(flags, process.env);
   if (!allocator.ok) return command.error(`error: ${allocator.problem}.`);
+  const policies = readPolicyOptions(flags, process.env);
+  if (!policies.ok) return command.error(`error: ${policies.problem}.`);
   return {
     seedCredentials: credentialsFrom(flags.seedKubeconfig, process.env),
     shootCredentials: (tunnel) =>
@@ -115,6 +125,7 @@ export const readControllerConfig = (
     once: flags.once ?? false,
     injector: injector.value,
     allocator: allocator.value,
+    policies: policies.value,
     statusAddress: flags.statusAddress,
     statusPort: flags.statusPort,
     logLevel: flags.logLevel,

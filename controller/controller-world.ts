@@ -26,7 +26,9 @@ export const world = () => {
   const shoot = new FakeKube({ clock, log });
   const opened: string[] = [];
   const random = seededRandom(1);
-  const start = (parts: Pick<ControllerParts, "onPass" | "audit" | "seedNetwork"> = {}) =>
+  const start = (
+    parts: Pick<ControllerParts, "policies" | "onPass" | "audit" | "seedNetwork"> = {},
+  ) =>
     new Controller({
       ...parts,
       seed,

@@ -13,6 +13,9 @@ import type { ConditionCount } from "./metrics.ts";
 import { Shoot } from "./shoot.ts";
 import { conditionsOf, passTunnel } from "./tunnel-pass.ts";
 import { AddressMapKeeper } from "./address-maps.ts";
+import { PolicyKeeper } from "./policies.ts";
+import type { PolicySettings } from "./policy-options.ts";
+import { removeLeftPolicies } from "./policy-removal.ts";
 import type { TunnelName } from "./config.ts";
 
 export interface ControllerParts {
@@ -28,6 +31,8 @@ export interface ControllerParts {
   readonly audit?: (tunnel: TunnelName) => AuditSummary | null;
   /** Name of the SeedNetwork that this seed is; left out: tunnels get no address maps. */
   readonly seedNetwork?: string | undefined;
+  /** Left out or null: no NetworkPolicies are kept, and those that an earlier controller kept are removed. */
+  readonly policies?: PolicySettings | null;
   /** Hears of every pass over a Tunnel. */
   readonly onPass?: (result: RunResult) => void;
 }
@@ -42,6 +47,9 @@ export class Controller {
   readonly #tunnels: Reflector;
   readonly #leases: Reflector;
   readonly #maps: AddressMapKeeper | null;
+  readonly #policies: PolicyKeeper | null;
+  /** Only where no policies are kept. */
+  readonly #leftPolicies: WorkLoop | null;
   readonly #kept = new Map<string, Kept>();
 
   /** Starts to watch at once. */
@@ -67,6 +75,9 @@ export class Controller {
               this.trigger("address maps");
             },
           });
+    this.#policies = keeperOf(parts, () => this.trigger("policies"));
+    this.#leftPolicies = this.#policies === null ? loopOfLeftPolicies(parts) : null;
+    this.#leftPolicies?.trigger("start");
     this.#leases = seed.reflect(LEASES, {
       ...scope,
       labelSelector:
@@ -82,6 +93,7 @@ export class Controller {
     return (
       whatIsMissing("the seed's API server", [this.#tunnels, this.#leases]) ??
       this.#maps?.missing() ??
+      this.#policies?.missing() ??
       null
     );
   }
@@ -114,7 +126,12 @@ export class Controller {
 
   /** Runs every tunnel's pass once and answers their results by name. */
   async once(): Promise<ReadonlyMap<string, RunResult | { readonly kind: "stopped" }>> {
-    await Promise.all([this.#tunnels.synced(), this.#leases.synced()]);
+    await Promise.all([
+      this.#tunnels.synced(),
+      this.#leases.synced(),
+      this.#policies?.synced(),
+      this.#leftPolicies?.settled(this.#leftPolicies.trigger("once")),
+    ]);
     this.#follow();
     const results = [...this.#kept].map(async ([name, { loop }]) => {
       const outcome = await loop.settled(loop.trigger("once"));
@@ -128,6 +145,8 @@ export class Controller {
     this.#tunnels.stop();
     this.#leases.stop();
     this.#maps?.stop();
+    this.#policies?.stop();
+    await this.#leftPolicies?.stop();
     await Promise.all([...this.#kept.keys()].map((key) => this.#forget(key)));
   }
 
@@ -168,7 +187,8 @@ export class Controller {
     const kept = this.#kept.get(key);
     const leases = this.#leases.items;
     if (object === undefined || kept === undefined) return { kind: "reached" };
-    if (leases === null || (this.#maps?.missing() ?? null) !== null) {
+    const missing = this.#maps?.missing() ?? this.#policies?.missing() ?? null;
+    if (leases === null || missing !== null) {
       return { kind: "retry", problem: this.problem() ?? "the seed's Leases are not listed yet" };
     }
     const shoot = (): Shoot => {
@@ -177,7 +197,12 @@ export class Controller {
       });
       return kept.shoot;
     };
-    const parts = this.#maps === null ? this.#parts : { ...this.#parts, maps: this.#maps };
+    const { policies: _settings, ...given } = this.#parts;
+    const parts = {
+      ...given,
+      ...(this.#maps && { maps: this.#maps }),
+      ...(this.#policies && { policies: this.#policies }),
+    };
     return await passTunnel(parts, { object, leases: [...leases.values()], shoot });
   }
 
@@ -188,3 +213,24 @@ export class Controller {
     kept?.shoot?.close();
   }
 }
+
+const keeperOf = (parts: ControllerParts, onChange: () => void): PolicyKeeper | null => {
+  const { seed: kube, log, namespace, policies = null } = parts;
+  if (policies === null) return null;
+  return new PolicyKeeper({ kube, settings: policies, log, namespace, onChange });
+};
+
+/** Comes again now and then: a replica of before may have put a policy back just before it ended. */
+const LEFT_POLICIES_RESYNC_MS = 10 * 60_000;
+
+const loopOfLeftPolicies = (parts: ControllerParts): WorkLoop => {
+  const { seed: kube, log, clock, random, namespace, tunnel } = parts;
+  return new WorkLoop({
+    name: "policies that are left",
+    run: () => removeLeftPolicies({ kube, log }, { namespace, tunnel }),
+    clock,
+    random,
+    log,
+    resyncMs: LEFT_POLICIES_RESYNC_MS,
+  });
+};

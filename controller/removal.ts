@@ -8,6 +8,7 @@ import type { Kube, KubeName, KubeObject } from "#src/ports/kube.ts";
 import { EVENTS, LEASES, TUNNELS } from "#src/ports/kube-resource.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { AddressMapKeeper } from "./address-maps.ts";
+import { removePolicies } from "./policy-removal.ts";
 import type { Shoot } from "./shoot.ts";
 
 /** Keeps a Tunnel until its shoot was told; set before anything is made for it. */
@@ -28,6 +29,8 @@ export interface RemovalParts {
   readonly log: Log;
   /** Where address maps are given back. */
   readonly maps?: Pick<AddressMapKeeper, "release">;
+  /** Left out: no NetworkPolicies are kept, and what an earlier controller kept goes by its owner reference. */
+  readonly policies?: unknown;
 }
 
 export interface RemovalFacts {
@@ -58,6 +61,8 @@ export const removeTunnel = async (
   }
   if (problem !== null) await tellGivenUp(parts, object, problem);
   await removeLeases(parts, object);
+  // Last of what gateways need: until here they may have had to speak.
+  if (parts.policies !== undefined) await removePoliciesOf(parts, object);
   await parts.maps?.release(object.metadata.uid ?? "");
   const { resourceVersion } = object.metadata;
   const finalizers = finalizersOf(object).filter((name) => name !== FINALIZER);
@@ -78,6 +83,11 @@ const withdraw = async (
     if (!isHostError(error)) throw error;
     return `TunnelGateways can't be removed from the shoot: ${error.message}`;
   }
+};
+
+const removePoliciesOf = async ({ seed }: RemovalParts, object: KubeObject): Promise<void> => {
+  const { namespace, name } = object.metadata;
+  await removePolicies(seed, { namespace, tunnel: name });
 };
 
 /** Leases of gateways that did not release them; those that run see the Tunnel go and stop. */

@@ -40,6 +40,7 @@ export const openServices = (config: ControllerConfig, log: Log) => {
     namespace: config.namespace,
     tunnel: config.tunnel,
     seedNetwork: config.seedNetwork,
+    policies: config.policies,
     onPass: metrics.onPass,
     ...(config.injector === null ? {} : { audit: (tunnel) => injector?.audit(tunnel) ?? null }),
   });

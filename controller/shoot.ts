@@ -2,21 +2,30 @@
 
 import { isDeepStrictEqual } from "node:util";
 import { parseNode } from "#src/codec/node-codec.ts";
+import { parseAgentService } from "#src/codec/service-codec.ts";
 import { parseTunnelAgent } from "#src/codec/tunnel-agent-codec.ts";
 import { tunnelGatewaysObject, WITHDRAWN } from "#src/codec/tunnel-gateways-codec.ts";
 import { pruneNode } from "#src/host/kube/object-store.ts";
 import { Readings } from "#src/host/kube/readings.ts";
 import { parseIpAddressObject } from "#src/codec/ip-address-codec.ts";
 import type { AddressMap } from "#src/model/address-map.ts";
+import type { Endpoint } from "#src/model/endpoint.ts";
 import type { IpAddress } from "#src/model/ip.ts";
 import type { PublicKey } from "#src/model/key.ts";
 import type { AgentClaim, NodeFacts, Tunnel } from "#src/model/tunnel.ts";
 import { countAgents } from "#src/plan/tunnel-status.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeObject, Reflector } from "#src/ports/kube.ts";
-import { IP_ADDRESSES, NODES, TUNNEL_AGENTS, TUNNEL_GATEWAYS } from "#src/ports/kube-resource.ts";
+import {
+  IP_ADDRESSES,
+  NODES,
+  SERVICES,
+  TUNNEL_AGENTS,
+  TUNNEL_GATEWAYS,
+} from "#src/ports/kube-resource.ts";
 
 const AGENT_NAMESPACE = "kube-system";
+const AGENT_SERVICE = { namespace: "kube-system", name: "xylem-agent" };
 const GATEWAYS = { namespace: "kube-system", name: "xylem" };
 /** UID of the Tunnel that the object was published for: only that one takes it away again. */
 const OWNER = "xylem.dev/tunnel-uid";
@@ -29,6 +38,8 @@ export class Shoot {
   readonly #onChange: (what: string) => void;
   /** Only a tunnel whose seed needs an address of a service range asks. */
   #addresses: Reflector | null = null;
+  /** Only a controller that keeps NetworkPolicies asks. */
+  #services: Reflector | null = null;
   readonly #nodeFacts = new Readings<NodeFacts>("Node", parseNode);
   readonly #claims = new Readings<AgentClaim>("TunnelAgent", parseTunnelAgent);
 
@@ -143,8 +154,23 @@ export class Shoot {
     return items === null ? null : new Map([...items.values()].flatMap(serviceOf));
   }
 
+  /** Where the agents' balancer is, from the first call on; null: not listed, not there yet, or not to be read. */
+  endpoints(): readonly Endpoint[] | null {
+    const { namespace, name } = AGENT_SERVICE;
+    this.#services ??= this.#kube.reflect(SERVICES, {
+      namespace,
+      fieldSelector: `metadata.name=${name}`,
+      onChange: () => this.#onChange("service"),
+    });
+    const service = this.#services.items?.get(`${namespace}/${name}`);
+    const read = service === undefined ? null : parseAgentService(service);
+    if (read === null || !read.ok || read.value.addresses.length === 0) return null;
+    const { addresses, port } = read.value;
+    return addresses.map((address) => ({ address, port }));
+  }
+
   close(): void {
-    const reflectors = [this.#nodes, this.#agents, this.#gateways, this.#addresses];
+    const reflectors = [this.#nodes, this.#agents, this.#gateways, this.#addresses, this.#services];
     for (const reflector of reflectors) reflector?.stop();
     this.#kube.close();
   }

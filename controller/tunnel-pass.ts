@@ -11,7 +11,12 @@ import type { Tunnel } from "#src/model/tunnel.ts";
 import type { AuditSummary } from "#src/plan/injection/audit-plan.ts";
 import { type Bridging, planBridging } from "#src/plan/bridging.ts";
 import { slotAddresses } from "#src/plan/transit.ts";
-import { type GatewayStatus, type Publication, planTunnelStatus } from "#src/plan/tunnel-status.ts";
+import {
+  type GatewayStatus,
+  type PoliciesStatus,
+  type Publication,
+  planTunnelStatus,
+} from "#src/plan/tunnel-status.ts";
 import type { Clock } from "#src/ports/clock.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Kube, KubeObject } from "#src/ports/kube.ts";
@@ -23,6 +28,7 @@ import type { AddressMapAnswer, AddressMapKeeper } from "./address-maps.ts";
 import type { TunnelName } from "./config.ts";
 import { FINALIZER, hasFinalizer, removeTunnel } from "./removal.ts";
 import { ensureSlotKeys } from "./master-secret.ts";
+import type { PolicyKeeper } from "./policies.ts";
 import type { Shoot } from "./shoot.ts";
 
 export interface TunnelPassParts {
@@ -34,6 +40,8 @@ export interface TunnelPassParts {
   readonly audit?: (tunnel: TunnelName) => AuditSummary | null;
   /** Gives address maps; left out: this controller was not told which seed it is in, and no tunnel has any. */
   readonly maps?: AddressMapKeeper;
+  /** Keeps the tunnel's NetworkPolicies; left out: nobody does. */
+  readonly policies?: Pick<PolicyKeeper, "ensure">;
 }
 
 export interface TunnelPassFacts {
@@ -57,11 +65,24 @@ export const passTunnel = async (
   }
   await ensureFinalizer(parts, object);
   const answer = await mapsOf(parts, object, spec.value);
+  // Before the shoot is spoken to: under default-deny its API server may be closed to us until then.
+  const policies = await policiesOf(parts, facts, spec.value);
   const publication = await publish(parts, facts, { tunnel: spec.value, maps: answer.maps });
-  await writeStatus(parts, facts, publication, answer);
-  return publication.kind === "failed"
-    ? { kind: "retry", problem: publication.message }
+  await writeStatus(parts, facts, publication, { ...answer, ...(policies && { policies }) });
+  if (publication.kind === "failed") return { kind: "retry", problem: publication.message };
+  return policies?.reason === "ApplyFailed"
+    ? { kind: "retry", problem: policies.message }
     : { kind: "reached" };
+};
+
+const policiesOf = async (
+  { policies }: TunnelPassParts,
+  { object, shoot }: TunnelPassFacts,
+  tunnel: Tunnel,
+): Promise<PoliciesStatus | undefined> => {
+  if (policies === undefined) return undefined;
+  const endpoints = tunnel.endpoint === null ? shoot().endpoints() : [tunnel.endpoint];
+  return await policies.ensure({ tunnel, uid: object.metadata.uid ?? "", endpoints });
 };
 
 /** Before anything is made: a Tunnel must not go while the shoot still knows its keys. */
@@ -126,7 +147,10 @@ const writeStatus = async (
   parts: TunnelPassParts,
   facts: TunnelPassFacts,
   publication: Publication,
-  answer: AddressMapAnswer = { maps: mapsBefore(facts.object), problems: [] },
+  answer: AddressMapAnswer & { readonly policies?: PoliciesStatus } = {
+    maps: mapsBefore(facts.object),
+    problems: [],
+  },
 ): Promise<void> => {
   const { object, leases } = facts;
   const spec = parseTunnel(object);
@@ -145,6 +169,7 @@ const writeStatus = async (
         : (parts.audit({ namespace: namespace ?? "", name }) ?? "not-looked-yet"),
     bridging: spec.ok ? bridgingOf(spec.value, facts, answer) : null,
     maps: answer.maps,
+    ...(answer.policies && { policies: answer.policies }),
     lastHandshakeMs: lastHandshakeOf(object, leases, nowMs),
     previous: object["status"],
     nowMs,

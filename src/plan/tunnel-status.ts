@@ -11,7 +11,13 @@ import { winningClaims } from "./agent-id-plan.ts";
 import type { Bridging } from "./bridging.ts";
 import type { AuditSummary } from "./injection/audit-plan.ts";
 
-export type TunnelConditionType = "Accepted" | "Published" | "Ready" | "Injected" | "Bridged";
+export type TunnelConditionType =
+  | "Accepted"
+  | "Published"
+  | "Ready"
+  | "Injected"
+  | "Bridged"
+  | "PoliciesApplied";
 
 export interface TunnelCondition {
   readonly type: TunnelConditionType;
@@ -49,6 +55,13 @@ export type Publication =
   /** The Tunnel is being deleted, and the shoot still has to be told. */
   | { readonly kind: "withdrawing"; readonly message: string };
 
+/** The condition PoliciesApplied. */
+export interface PoliciesStatus {
+  readonly status: "True" | "False" | "Unknown";
+  readonly reason: "Applied" | "ApplyFailed" | "FlowsClosed" | "SeedUnknown";
+  readonly message: string;
+}
+
 export interface TunnelStatusFacts {
   readonly generation: number;
   readonly spec: Parsed<Tunnel>;
@@ -60,6 +73,8 @@ export interface TunnelStatusFacts {
   /** How seed and shoot are told apart where they overlap; null: they don't. */
   readonly bridging: Bridging | null;
   readonly maps: readonly AddressMap[];
+  /** How the tunnel's NetworkPolicies are; left out: this controller keeps none. */
+  readonly policies?: PoliciesStatus;
   /** Milliseconds since 1970; null: none is known. */
   readonly lastHandshakeMs: number | null;
   /** The status that the object has now, as it was read. */
@@ -90,6 +105,7 @@ export const planTunnelStatus = (facts: TunnelStatusFacts): TunnelStatusPlan => 
       ready(facts),
       ...injected(facts),
       ...bridged(facts),
+      ...policiesApplied(facts),
     ].map((wanted) => dated(wanted, facts)),
     gateways: facts.gateways
       .toSorted((a, b) => a.slot - b.slot)
@@ -179,6 +195,9 @@ const injected = ({ injection, previous }: TunnelStatusFacts): readonly WantedCo
 
 const bridged = ({ bridging }: TunnelStatusFacts): readonly WantedCondition[] =>
   bridging === null ? [] : [{ type: "Bridged", ...bridging }];
+
+const policiesApplied = ({ policies }: TunnelStatusFacts): readonly WantedCondition[] =>
+  policies === undefined ? [] : [{ type: "PoliciesApplied", ...policies }];
 
 /** Keeps the time of the last change of `status`; other fields may change without moving it. */
 const dated = (wanted: WantedCondition, facts: TunnelStatusFacts): TunnelCondition => {

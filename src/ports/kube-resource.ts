@@ -59,6 +59,21 @@ export const IP_ADDRESSES: KubeResource = {
   isNamespaced: false,
 };
 
+export const NETWORK_POLICIES: KubeResource = {
+  group: "networking.k8s.io",
+  version: "v1",
+  plural: "networkpolicies",
+  kind: "NetworkPolicy",
+  isNamespaced: true,
+};
+export const ENDPOINT_SLICES: KubeResource = {
+  group: "discovery.k8s.io",
+  version: "v1",
+  plural: "endpointslices",
+  kind: "EndpointSlice",
+  isNamespaced: true,
+};
+
 export const NODES: KubeResource = { ...CORE, plural: "nodes", kind: "Node", isNamespaced: false };
 export const SERVICES: KubeResource = {
   ...CORE,

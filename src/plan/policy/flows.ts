@@ -2,17 +2,31 @@
 
 import type { PolicyProtocol } from "#src/model/policy.ts";
 
-/** Pods that policies can be about, by what they do. */
+/** The flow whose other end only the shoot knows: its balancer. */
+export const ENDPOINT_FLOW = "gateway-to-endpoint";
+
+/**
+ * Pods that policies can be about, by what they do. `gateway`: every pod with a gateway of the tunnel, beside API servers
+ * and Prometheus; `scraper`: whoever scrapes the metrics of gateways and controller.
+ */
 export type FlowRole =
   | "api-server"
   | "controller"
   | "dns"
   | "etcd"
-  /** Every pod with a gateway of the tunnel: API servers and Prometheus. */
   | "gateway"
   | "prometheus"
-  /** Whoever scrapes the metrics of gateways and controller. */
   | "scraper";
+
+export const FLOW_ROLES: readonly FlowRole[] = [
+  "api-server",
+  "controller",
+  "dns",
+  "etcd",
+  "gateway",
+  "prometheus",
+  "scraper",
+];
 
 /** Ends that are no pods of the seed's pod network: no policy can select them, only their addresses. */
 export type FlowPlace =
@@ -72,7 +86,7 @@ export const STANDARD_PORTS: Readonly<Record<FlowPortName, number>> = {
 /** Flows of the seed. Each is needed: without it, what `why` says fails. */
 export const SEED_FLOWS: readonly DeclaredFlow[] = [
   {
-    id: "gateway-to-endpoint",
+    id: ENDPOINT_FLOW,
     from: role("gateway"),
     to: place("tunnel-endpoint"),
     port: "tunnel-endpoint",

@@ -35,6 +35,24 @@ void t.test(
   },
 );
 
+void t.test("policies of a flow that nothing is known of stay as they are, others go", (t) => {
+  const observed = wanted.map(observe);
+  const { changes } = planPolicyDrift({
+    subject,
+    wanted: [],
+    observed,
+    keep: ["clients-to-api-server"],
+  });
+  t.same(
+    changes.map((change) => (change.kind === "remove" ? change.name : change.kind)).toSorted(),
+    wanted
+      .filter((policy) => !isClients(policy))
+      .map(({ name }) => name)
+      .toSorted(),
+  );
+  t.end();
+});
+
 void t.test(
   "N57 an except that somebody removed is put back, guarded by the version that was seen",
   (t) => {

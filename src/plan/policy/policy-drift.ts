@@ -3,6 +3,7 @@
 import type { Finding } from "#src/model/finding.ts";
 import type { NetworkPolicy, ObservedPolicy } from "#src/model/policy.ts";
 import { isDataEqual } from "./data-equal.ts";
+import { flowMark } from "./flow-mark.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL, SUBJECT_ANNOTATION } from "./policy-plan.ts";
 
 export type PolicyChange =
@@ -37,8 +38,10 @@ export const planPolicyDrift = (options: {
   readonly subject: string;
   readonly wanted: readonly NetworkPolicy[];
   readonly observed: readonly ObservedPolicy[];
+  /** Flows of which it is not known what their policies should say: what is there of them stays. */
+  readonly keep?: readonly string[];
 }): PolicyDrift => {
-  const { subject, wanted, observed } = options;
+  const { subject, wanted, observed, keep = [] } = options;
   const found = new Map(observed.map((policy) => [keyOf(policy), policy]));
   const findings: Finding[] = [];
   const creates: PolicyChange[] = [];
@@ -63,6 +66,7 @@ export const planPolicyDrift = (options: {
   const removes = observed
     .filter((policy) => isOurs(policy) && policy.annotations[SUBJECT_ANNOTATION] === subject)
     .filter((policy) => !names.has(keyOf(policy)))
+    .filter(({ name }) => !keep.includes(flowMark(name)?.flow ?? ""))
     .map(({ namespace, name, uid }): PolicyChange => ({
       kind: "remove",
       namespace,
@@ -76,9 +80,12 @@ export const planPolicyDrift = (options: {
 const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }) =>
   `${namespace}/${name}`;
 
-const isOurs = ({ labels }: ObservedPolicy): boolean => labels[MANAGED_BY_LABEL] === MANAGED_BY;
+/** Whether a policy may be changed or removed by us. */
+export const isOurs = ({ labels }: ObservedPolicy): boolean =>
+  labels[MANAGED_BY_LABEL] === MANAGED_BY;
 
-const takenName = (policy: NetworkPolicy): Finding => {
+/** The finding that somebody else's policy has a name of ours. */
+export const takenName = (policy: NetworkPolicy): Finding => {
   const object = `NetworkPolicy ${keyOf(policy)}`;
   return {
     code: "policy-name-taken",

@@ -3,10 +3,17 @@
 import { hostCidr, type Cidr } from "#src/model/cidr.ts";
 import type { Endpoint } from "#src/model/endpoint.ts";
 import type { Finding } from "#src/model/finding.ts";
-import type { PolicyOwner } from "#src/model/policy.ts";
+import type { Labels, PolicyOwner } from "#src/model/policy.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
-import { STANDARD_PORTS, type FlowPortName, type FlowRole } from "./flows.ts";
+import { FLOW_ROLES, STANDARD_PORTS, type FlowPortName, type FlowRole } from "./flows.ts";
 import { standardRoles, type PolicyFacts, type RoleSelector } from "./policy-plan.ts";
+
+/** Pods of a role by other labels than the standard ones. */
+export interface RolePods {
+  /** Left out: where such pods usually are. Null: all namespaces. */
+  readonly namespace?: string | null;
+  readonly pods: Labels;
+}
 
 /** What all tunnels of a seed have in common. */
 export interface PolicyInstallation {
@@ -20,7 +27,7 @@ export interface PolicyInstallation {
   /** From where agents, kubelets and people reach shoots' API servers. */
   readonly apiServerClients: readonly Cidr[];
   /** Where pods differ from `standardRoles`; null: there are none. */
-  readonly roles: Readonly<Partial<Record<FlowRole, RoleSelector | null>>>;
+  readonly roles: Readonly<Partial<Record<FlowRole, RolePods | null>>>;
   /** Where ports differ from `STANDARD_PORTS`. */
   readonly ports: Readonly<Partial<Record<FlowPortName, number>>>;
 }
@@ -59,7 +66,7 @@ export const tunnelPolicyFacts = (options: {
 export const controllerPolicyFacts = (installation: PolicyInstallation): PolicyFacts => {
   const namespace = installation.controllerNamespace;
   const shared = sharedFacts(installation, { namespace, tunnel: CONTROLLER_SUBJECT });
-  const { controller, dns } = shared.roles;
+  const { controller, dns, scraper } = shared.roles;
   const apiServer = shared.roles["api-server"];
   return {
     podRanges: shared.podRanges,
@@ -74,7 +81,8 @@ export const controllerPolicyFacts = (installation: PolicyInstallation): PolicyF
       etcd: null,
       gateway: null,
       prometheus: null,
-      scraper: installation.roles.scraper ?? null,
+      // The standard one is in a tunnel's namespace.
+      scraper: (installation.roles.scraper ?? null) === null ? null : scraper,
     },
     places: sharedPlaces(installation),
     ...portFacts(installation, []),
@@ -86,11 +94,16 @@ const sharedFacts = (
   where: { readonly namespace: string; readonly tunnel: string },
 ): Pick<PolicyFacts, "roles" | "podRanges"> => {
   const { controllerNamespace, podRanges } = installation;
-  return {
-    roles: { ...standardRoles({ ...where, controllerNamespace }), ...installation.roles },
-    podRanges,
-  };
+  const roles = { ...standardRoles({ ...where, controllerNamespace }) };
+  for (const role of FLOW_ROLES) {
+    const other = installation.roles[role];
+    if (other !== undefined) roles[role] = placed(other, roles[role]);
+  }
+  return { roles, podRanges };
 };
+
+const placed = (other: RolePods | null, standard: RoleSelector | null): RoleSelector | null =>
+  other === null ? null : { namespace: standard?.namespace ?? null, ...other };
 
 const sharedPlaces = (installation: PolicyInstallation): PolicyFacts["places"] => ({
   "seed-api": uniqueBlocks(installation.seedApi),
