@@ -2,7 +2,11 @@
 
 import { execFileSync } from "node:child_process";
 import { userInfo } from "node:os";
-import t from "tap";
+import t, { type Test } from "tap";
+import { parseCidr, type Cidr } from "#src/model/cidr.ts";
+import { parseIp } from "#src/model/ip.ts";
+import type { NetworkOperation, Route } from "#src/model/network.ts";
+import { valueOf } from "#src/model/parsed.ts";
 import { FakeNetwork } from "./fake-network.ts";
 import { freshNamespace } from "./fresh-namespace.ts";
 import { NetlinkNetwork } from "./netlink-network.ts";
@@ -27,6 +31,12 @@ switch (namespace.kind) {
         t.equal(withReadOnlySysctls(), "1 then 2");
       },
     );
+    for (const family of [4, 6] as const) {
+      void t.test(
+        `our own table wins over equal IPv${family} routes, but not for kept-out addresses and answers`,
+        (t) => ownTableWins(t, network, family),
+      );
+    }
     void t.test("a large routing table is read completely", async (t) => {
       ip("link add many0 type bridge");
       ip("link set many0 up");
@@ -85,6 +95,45 @@ function kernelBench(network: NetlinkNetwork): NetworkBench {
 
 function ip(args: string): string {
   return execFileSync("ip", args.split(" "), { encoding: "utf8" });
+}
+
+/** The kernel's own choice of a route, for packets with and without our mark. */
+async function ownTableWins(t: Test, network: NetlinkNetwork, family: 4 | 6): Promise<void> {
+  const [range, needed, other, pod, slot] =
+    family === 4
+      ? ["10.250.0.0/20", "10.250.3.7/32", "10.250.3.8", "10.250.0.9/20", "198.18.0.1/32"]
+      : ["fd25::/64", "fd25::3:7/128", "fd25::3:8", "fd25::9/64", "fd18::1/128"];
+  const parsedCidr = (text: string): Cidr => valueOf(parseCidr(text));
+  const way = (flags = "", address = other): string =>
+    ip(`-${family} route get ${address}${flags}`).replace(/\s+/gu, " ");
+  ip("tuntap add dev xylem0 mode tun");
+  ip("link add eth0 type bridge");
+  t.teardown(() => {
+    ip("link del xylem0");
+    ip("link del eth0");
+  });
+  ip(`-${family} address add ${pod} dev eth0${family === 6 ? " nodad" : ""}`);
+  ip("link set eth0 up");
+  const apply = (operation: NetworkOperation): Promise<void> => network.apply("xylem0", operation);
+  await apply({ kind: "set-link", mtu: 1380, up: true });
+  await apply({ kind: "add-address", address: parsedCidr(slot) });
+  const source = valueOf(parseIp(slot.replace(/\/.*/u, "")));
+  const routes: readonly Route[] = [
+    { destination: parsedCidr(range), source, table: "own" },
+    { destination: parsedCidr(needed), source: null, table: "own", way: "keep-out" },
+  ];
+  for (const route of routes) await apply({ kind: "add-route", route });
+  t.match(way(), / dev eth0 /u, "without the rule nobody looks into our table");
+  await apply({ kind: "add-rule", family });
+  t.match(way(), new RegExp(` dev xylem0 .*src ${source} `, "u"));
+  t.match(way("", needed.replace(/\/.*/u, "")), / dev eth0 /u);
+  t.match(way(" mark 158"), / dev eth0 /u, "an answer");
+  t.match(way(" mark 159"), / dev xylem0 /u);
+  await apply({ kind: "remove-rule", family });
+  t.match(way(), / dev eth0 /u);
+  for (const route of routes)
+    await apply({ kind: "remove-route", route: { ...route, interface: "xylem0" } });
+  t.same((await network.observe({ interface: "xylem0", sysctls: {} })).routes, []);
 }
 
 /** Runs one operation in a process that has dropped NET_ADMIN, and gives the code and sentence of its error. */
