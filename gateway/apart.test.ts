@@ -73,7 +73,11 @@ void t.test("maps that can't be read leave the last ones, and are told", async (
 });
 
 void t.test("addresses that the seed's side needs are kept out, declared or not", async (t) => {
-  const { clock, seed, shoot, host, needed, start } = world();
+  const { clock, seed, shoot, host, needed, strictInterfaces, start } = world();
+  const filter = "net.ipv4.conf.eth0.rp_filter";
+  host.network.addLink("eth0");
+  host.network.setSysctl(filter, "1");
+  strictInterfaces.push("eth0");
   const seedAddresses = [
     { name: "etcd", address: "10.97.0.7" },
     { name: "elsewhere", address: "192.0.2.7" },
@@ -90,6 +94,7 @@ void t.test("addresses that the seed's side needs are kept out, declared or not"
     [...host.print().matchAll(/^route (\S+) throw proto 158 table 158$/gmu)].map((m) => m[1] ?? "");
   t.same(keptOut(), ["10.222.0.9/32", "10.97.0.7/32"]);
   t.equal(gateway.problem(), null);
+  t.match(host.print(), `sysctl ${filter} 2`, "answers may come from where none would be sent");
   needed.pop();
   await seed.patch(TUNNELS, NAME, { spec: { seedAddresses: [] } });
   await clock.advance(1_000);

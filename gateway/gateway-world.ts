@@ -110,6 +110,7 @@ export const world = () => {
   const paths = new FakePaths();
   /** What the pod needs in the seed. */
   const needed: IpAddress[] = [];
+  const strictInterfaces: string[] = [];
   const start = () => {
     const common = { clock, random: seededRandom(1), log };
     const passes: { writes: number; isReached: boolean }[] = [];
@@ -122,7 +123,7 @@ export const world = () => {
       tunnels,
       shoot: new ShootView(shoot, trigger),
       paths,
-      needed: () => Promise.resolve(needed),
+      pod: () => Promise.resolve({ needed, strictInterfaces }),
       clock,
       log,
       trigger,
@@ -143,7 +144,7 @@ export const world = () => {
     return { gateway, tunnels, passes, stop };
   };
   const leases = (): readonly KubeObject[] => seed.peekAll(LEASES);
-  return { clock, log, seed, shoot, host, paths, needed, start, leases };
+  return { clock, log, seed, shoot, host, paths, needed, strictInterfaces, start, leases };
 };
 
 /** A gateway that is ready, with two nodes. */

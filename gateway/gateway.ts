@@ -3,11 +3,10 @@
 import type { DeviceEvent, DeviceStats } from "#src/model/device.ts";
 import type { Endpoint } from "#src/model/endpoint.ts";
 import type { Finding } from "#src/model/finding.ts";
-import type { IpAddress } from "#src/model/ip.ts";
 import type { PrivateKey } from "#src/model/key.ts";
 import type { Slot } from "#src/model/slot.ts";
 import type { Tunnel } from "#src/model/tunnel.ts";
-import { type GatewayPlan, planGateway } from "#src/plan/gateway-plan.ts";
+import { type GatewayPlan, planGateway, type PodFacts } from "#src/plan/gateway-plan.ts";
 import { LastPlan } from "#src/plan/last-plan.ts";
 import type { PathProver, PathTarget } from "#src/host/path-proof.ts";
 import type { Clock } from "#src/ports/clock.ts";
@@ -25,8 +24,8 @@ export interface GatewayParts {
   readonly tunnels: TunnelView;
   readonly shoot: ShootView;
   readonly paths: PathProver;
-  /** Addresses that this pod can't be without, which no route of ours may take away. */
-  readonly needed: () => Promise<readonly IpAddress[]>;
+  /** The pod as it is now. */
+  readonly pod: () => Promise<PodFacts>;
   readonly clock: Clock;
   readonly log: Log;
   /** Asks for another run of the work loop. */
@@ -70,7 +69,7 @@ export class Gateway {
   #plan: GatewayPlan | null = null;
   #identity: Identity | null = null;
   #endpoint: Endpoint | null = null;
-  #needed: readonly IpAddress[] = [];
+  #pod: PodFacts = { needed: [], strictInterfaces: [] };
   #problem: string | null = "starting";
   #knownFindings = "";
   /** Proven: a connection through the tunnel was answered, and nothing has spoken against it since. */
@@ -147,7 +146,7 @@ export class Gateway {
         "the agents' endpoint is not known yet: Service kube-system/xylem-agent has no load balancer address, and the Tunnel names no endpoint",
       );
     }
-    if (!isHurried) this.#needed = await this.#parts.needed();
+    if (!isHurried) this.#pod = await this.#parts.pod();
     const plan = this.#planFor(tunnel.value, identity.value, endpoint);
     this.#plan = plan;
     const desired = {
@@ -223,7 +222,7 @@ export class Gateway {
       endpoint,
       relay: this.#relay.relay,
       maps: tunnels.maps(),
-      needed: this.#needed,
+      pod: this.#pod,
     });
     const findings = [
       ...this.#parts.tunnels.findings(),

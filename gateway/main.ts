@@ -13,6 +13,7 @@ import { runProgram, type RunningProgram } from "#src/host/program.ts";
 import { realRandom } from "#src/host/random.ts";
 import { createMetrics } from "#src/host/status/metrics.ts";
 import { startStatusServers } from "#src/host/status/status-server.ts";
+import { strictInterfaces } from "#src/host/strict-interfaces.ts";
 import { version } from "#src/host/version.ts";
 import { createEndLoop } from "#src/reconcile/end-loop.ts";
 import { readGatewayConfig } from "./config.ts";
@@ -58,7 +59,10 @@ const start = async (): Promise<RunningProgram> => {
     tunnels,
     shoot,
     paths: realPathProver,
-    needed: () => neededAddresses({ credentials: [seedCredentials, shootCredentials] }),
+    pod: async () => ({
+      needed: await neededAddresses({ credentials: [seedCredentials, shootCredentials] }),
+      strictInterfaces: await strictInterfaces(config.interface),
+    }),
     clock: realClock,
     log,
     trigger,

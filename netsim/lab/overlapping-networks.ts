@@ -59,6 +59,8 @@ export const overlappingNetworks = (options: { readonly name: string }): Topolog
 const podMachine = (address: string): MachineSpec => ({
   interfaces: { eth0: { network: "seed-pods", addresses: [`${address}/17`] } },
   routes: [{ to: "default", via: podsRouter }],
+  // As on systems that trust no packet from an address that they would answer elsewhere.
+  sysctls: { "net.ipv4.conf.all.rp_filter": "1" },
 });
 
 const seedRouter = (standard: MachineSpec): MachineSpec => ({

@@ -164,7 +164,7 @@ export class TunnelLab {
       interface: interfaceName,
       ...this.facts,
       maps: [],
-      needed: [],
+      pod: { needed: [], strictInterfaces: [] },
     });
     return this.gateway.apply({
       options: {

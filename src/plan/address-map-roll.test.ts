@@ -76,7 +76,7 @@ const gatewayOf = (maps: readonly AddressMap[]): GatewayPlan =>
     endpoint: valueOf(parseEndpoint("192.0.2.10:51820")),
     relay: "n1",
     maps,
-    needed: [],
+    pod: { needed: [], strictInterfaces: [] },
   });
 
 const agentOf = (maps: readonly AddressMap[], ranges = tunnel.ranges): AgentPlan =>
@@ -244,7 +244,10 @@ void t.test(
       endpoint: valueOf(parseEndpoint("10.250.3.3:51820")),
       relay: "n1",
       maps: LEDGER,
-      needed: [valueOf(parseIp("10.128.40.10")), valueOf(parseIp("192.0.2.53"))],
+      pod: {
+        needed: [valueOf(parseIp("10.128.40.10")), valueOf(parseIp("192.0.2.53"))],
+        strictInterfaces: ["eth0"],
+      },
     });
     const keptOut = plan.network.routes.filter(({ way }) => way === "keep-out");
     t.same(
@@ -253,6 +256,7 @@ void t.test(
     );
     t.ok(plan.network.routes.every(({ table }) => table === "own"));
     t.same(plan.network.rules, [4, 6]);
+    t.same(plan.network.sysctls, { "net.ipv4.conf.eth0.rp_filter": "2" });
     t.same(plan.network.addresses, ["198.18.0.3/32", "fd18::3/128", "10.64.0.3/32", "fd98::3/128"]);
     t.same(rulesOf(plan.firewall, "answer"), [{ kind: "mark-answers", to: "tunnel" }]);
   },

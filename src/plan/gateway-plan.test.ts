@@ -52,7 +52,7 @@ const gatewayFacts: GatewayFacts = {
   endpoint,
   relay: "n2",
   maps: [],
-  needed: [],
+  pod: { needed: [], strictInterfaces: [] },
 };
 
 t.test("slot i has the address base + 1 + i of each transit range", async (t) => {

@@ -27,8 +27,15 @@ export interface GatewayFacts {
   readonly relay: string | null;
   /** As the controller published them. */
   readonly maps: readonly AddressMap[];
-  /** Addresses of the seed that this pod needs besides those that the Tunnel names: its API servers, its DNS servers. */
+  readonly pod: PodFacts;
+}
+
+/** What a gateway sees of the pod that it is in. */
+export interface PodFacts {
+  /** Addresses of the seed that it needs besides those that the Tunnel names: its API servers, its DNS servers. */
   readonly needed: readonly IpAddress[];
+  /** Interfaces that refuse a packet whose source would be answered elsewhere. */
+  readonly strictInterfaces: readonly string[];
 }
 
 export interface GatewayPlan {
@@ -39,6 +46,8 @@ export interface GatewayPlan {
   /** Nodes of the shoot, and those among them that are peers. */
   readonly agents: { readonly total: number; readonly planned: number };
 }
+
+const RP_FILTER_LOOSE = "2";
 
 /** Plans one gateway; equal facts give an equal plan, whatever their order. */
 export const planGateway = (facts: GatewayFacts): GatewayPlan => {
@@ -65,7 +74,7 @@ export const planGateway = (facts: GatewayFacts): GatewayPlan => {
       mtu: tunnel.mtu,
       addresses: addresses.map(hostCidr),
       ...(isApart ? setApart(routes, keptOut) : { routes }),
-      sysctls: {},
+      sysctls: isApart ? loosened(facts.pod) : {},
     },
     firewall: answersOnly(facts.interface, isApart),
     findings: [
@@ -119,7 +128,7 @@ const keptOutOf = (facts: GatewayFacts): readonly Cidr[] => {
   const { tunnel, endpoint } = facts;
   const needed = [
     ...tunnel.seedAddresses.map(({ address }) => address),
-    ...facts.needed,
+    ...facts.pod.needed,
     ...(endpoint === null ? [] : [endpoint.address]),
   ];
   const ranges = allRanges(tunnel);
@@ -147,6 +156,12 @@ const setApart = (
   const families = new Set(all.map(({ destination }) => cidrParts(destination).family));
   return { routes: all, rules: ([4, 6] as const).filter((family) => families.has(family)) };
 };
+
+/** A packet from an address that both sides have comes from the pod's side, though its route leads into the tunnel. */
+const loosened = ({ strictInterfaces }: PodFacts): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    strictInterfaces.map((name) => [`net.ipv4.conf.${name}.rp_filter`, RP_FILTER_LOOSE]),
+  );
 
 /** The source is named, so that replies come to the slot's address whatever else the pod has (W40). */
 const planRoutes = (ranges: readonly Cidr[], addresses: readonly IpAddress[]): Route[] =>

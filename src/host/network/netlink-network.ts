@@ -211,10 +211,10 @@ export class NetlinkNetwork implements Network {
     try {
       await writeSysctl(operation.name, operation.value);
     } catch (e) {
-      const isOurs = operation.name === `net.ipv4.conf.${name}.rp_filter`;
-      if (!isHostError(e) || e.code !== "no-permission" || !isOurs) throw e;
+      const link = /^net\.ipv4\.conf\.(.+)\.rp_filter$/u.exec(operation.name)?.[1];
+      if (!isHostError(e) || e.code !== "no-permission" || link === undefined) throw e;
       const what = `Set sysctl ${operation.name}`;
-      const { index } = await this.#link(name, what);
+      const { index } = await this.#link(link, what);
       const body = rpFilterChange(index, Number(operation.value));
       const answer = await this.#socket.request({ type: RTM.newLink, flags: 0, body });
       if (!answer.ok) throw kernelError({ what, name, failure: answer.failure });
