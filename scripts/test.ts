@@ -47,7 +47,11 @@ const OUTPUT_MAX = 32 * 1024 * 1024;
 const quietFiles: ReadonlySet<string> = new Set([
   "dataplane/interop-rekey.test.ts",
   "dataplane/silence.test.ts",
+  "netsim/cluster/idle.test.ts",
 ]);
+
+/** The same for so long that they begin before everything else. */
+const longFiles: ReadonlySet<string> = new Set(["netsim/lab/silent-stream.test.ts"]);
 
 /** What plants leaks on the host for the leak check to find: other labs would find them too. */
 const aloneFiles: ReadonlySet<string> = new Set(["netsim/lab/lab.test.ts"]);
@@ -241,9 +245,12 @@ const main = async (): Promise<number> => {
   const removed = hasLab ? await removeLeftovers() : [];
   if (hasLab) Object.assign(process.env, await labEnvironment());
   if (removed.length > 0) console.log(`removed what killed runs had left: ${removed.join(", ")}`);
+  const isLong = ({ name }: Job): boolean => longFiles.has(name);
+  const long = runAll(rest.filter(isLong), 1);
   const outcomes = await runAgain([
     ...(await runAll(wanted.filter(isPlain), UNIT_PARALLEL)),
-    ...(await runBeside(rest)),
+    ...(await runBeside(rest.filter((job) => !isLong(job)))),
+    ...(await long),
   ]);
   const sum = (pick: (counts: TestCounts) => number): number =>
     outcomes.reduce((total, outcome) => total + pick(outcome.counts), 0);

@@ -4,65 +4,13 @@ import t from "tap";
 import { setTimeout as after } from "node:timers/promises";
 import { parseCidr } from "#src/model/cidr.ts";
 import { cutCable, restoreCable } from "./cable.ts";
-import { countPackets, startCapture } from "./capture.ts";
 import type { Namespace } from "./namespace.ts";
 import { ping } from "./ping.ts";
-import { openStream } from "./talker.ts";
 import { handshakes, pingNodes, skipUnlessRoot, wantNoLoss, withTunnelLab } from "./tunnel-test.ts";
 import { nodeNames } from "./two-networks.ts";
 import { waitFor } from "./wait.ts";
 
 const skip = skipUnlessRoot;
-
-void t.test(
-  "P1 NAT and balancer forget idle flows: a stream that was silent for long can be spoken to first by the node",
-  { skip, timeout: 120_000 },
-  (t) =>
-    // The times of the row, a third as long: forgotten after 15 s, silent for 45 s, keepalives every 10 s at most.
-    withTunnelLab(
-      t,
-      { name: "silent-stream", natUdpTimeoutSeconds: 15, balancerUdpTimeoutSeconds: 15 },
-      async (lab) => {
-        const ends = {
-          from: lab.seed,
-          to: lab.lab.namespace("node2"),
-          address: lab.address("node2"),
-        };
-        const stream = await openStream(lab.lab, ends);
-        await after(45_000);
-        await stream.say("after the silence");
-        await stream.heard("after the silence", 2_000);
-        t.notMatch(stream.clientLog(), /error|closed/, "nothing was re-dialled");
-        await stream.stop();
-      },
-    ),
-);
-
-void t.test(
-  "P1 without an open stream nobody says anything: the flows are forgotten and no packet is sent",
-  { skip, timeout: 120_000 },
-  (t) =>
-    withTunnelLab(
-      t,
-      { name: "silence", natUdpTimeoutSeconds: 15, balancerUdpTimeoutSeconds: 15 },
-      async (lab) => {
-        await pingNodes(lab, { count: 3, intervalMs: 200 });
-        // WireGuard's own passive keepalive, 10 s after the last data, is the last thing said.
-        await after(13_000);
-        const capture = await startCapture(lab.lab, "apiserver", {
-          interface: "eth0",
-          filter: "udp port 51820",
-        });
-        await after(30_000);
-        await capture.stop();
-        t.equal(
-          await countPackets(lab.lab, capture.file, "udp"),
-          0,
-          "packets of the tunnel in 30 s of silence",
-        );
-      },
-    ),
-);
 
 void t.test(
   "P2 the balancer keeps sending to a dead entry: other nodes' traffic resumes within a second",

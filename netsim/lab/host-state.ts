@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "no
 import { labNames, ledgerRoot } from "./ledger.ts";
 import { namespaceFolder } from "./namespace.ts";
 import { runCommand } from "./process.ts";
+import { namespaceName } from "./wiring.ts";
 
 /** The kubelet sets these for the whole machine, not for its namespaces. */
 const hostSysctls = [
@@ -44,8 +45,17 @@ export const readHostState = async (lab: {
     rule: [...rules4, ...rules6],
     "packet filter": filters,
     mount: mounts,
-    namespace: listNamespaces().filter((name) => name.startsWith(lab.prefix)),
+    namespace: namespacesOf(lab.prefix),
   };
+};
+
+/** The namespaces of one lab, and not those of another one whose name goes on where this one's ends. */
+const namespacesOf = (prefix: string): string[] => {
+  const names = listNamespaces().filter((name) => name.startsWith(prefix));
+  const others = labNames()
+    .map((lab) => namespaceName(lab, ""))
+    .filter((other) => other !== prefix && other.startsWith(prefix));
+  return names.filter((name) => !others.some((other) => name.startsWith(other)));
 };
 
 /** What differs, one sentence each; empty when nothing does. */

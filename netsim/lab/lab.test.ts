@@ -52,6 +52,13 @@ void t.test("two labs with the same ranges run side by side", async (t) => {
   await Promise.all([one.close(), two.close()]);
 });
 
+void t.test("a lab whose name begins with another's is no leak of that one", async (t) => {
+  const short = await openLab(pair("test-name"));
+  const long = await openLab(pair("test-name-longer"));
+  await t.resolves(short.close());
+  await t.resolves(long.close());
+});
+
 void t.test("a name that a living process uses is refused", async (t) => {
   const lab = await openLab(pair("test-twice"));
   await t.rejects(openLab(pair("test-twice")), {
