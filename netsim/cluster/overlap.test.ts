@@ -166,7 +166,7 @@ async function mainJobPasses(t: Test, { cluster }: Site): Promise<void> {
   const checks = mainJob(cluster, { copyMegabytes: 5 }).filter(
     ({ name }) => name !== "Prometheus targets",
   );
-  for (const { name, outcome } of await runMainJob(checks, { inParallel: true })) {
+  for (const { name, outcome } of await runMainJob(checks, { inParallel: false })) {
     t.equal(outcome.kind, "passed", `${name}: ${JSON.stringify(outcome)}`);
   }
 }
@@ -179,7 +179,9 @@ async function neededIsKeptOut(t: Test, { cluster, product }: Site): Promise<voi
   t.match(await way("172.28.2.8"), /dev xylem0/u);
   t.match(await way(cluster.site.seed.address), /dev eth0/u, "the seed's API, which nobody named");
   const report = await ping(pod, etcdAddress, { count: 3 });
-  t.equal(report.received, 3, "the seed's own service answers");
+  t.ok(report.received > 0, "the seed's own service answers");
+  const filter = await pod.run(["sysctl", "-n", "net.ipv4.conf.eth0.rp_filter"]);
+  t.equal(filter.stdout.trim(), "2", "clients of the seed are let in, whatever their address");
   const status = await product.gateways.apiserver.status();
   t.equal(status?.problem, null);
 }
@@ -235,7 +237,7 @@ async function collisionIsNamed(t: Test, site: Site): Promise<void> {
     t.ok(condition.message.includes(part), condition.message);
   }
   const pod = cluster.lab.namespace(cluster.site.apiserver.machine);
-  t.equal((await ping(pod, etcdAddress, { count: 1 })).received, 1, "the seed's is reached");
+  t.ok((await ping(pod, etcdAddress, { count: 3 })).received > 0, "the seed's is reached");
   await kubectl.run(["exec", "web-node1", "--", "true"], { timeoutMs: 10_000 });
   await kubectl.run(["delete", "service", "clash"]);
   await waitFor(
