@@ -111,6 +111,12 @@ const BAD: readonly { chart: ChartName; value: string; field: string }[] = [
   { chart: "seed", value: "gatewayRules[0].tunnel=alpha", field: "gatewayRules" },
   {
     chart: "seed",
+    value: "networkPolicies.pods.apiserver=app=x",
+    field: "networkPolicies.pods.apiserver",
+  },
+  { chart: "seed", value: "networkPolicies.ports.etcd=0", field: "networkPolicies.ports.etcd" },
+  {
+    chart: "seed",
     value: "podDisruptionBudget.maxUnavailable=half",
     field: "podDisruptionBudget.maxUnavailable",
   },
@@ -138,6 +144,7 @@ void t.test("rights in the chart are those of the plain manifests, in its namesp
       {
         controller: { seedNetwork: "eu-1" },
         injector: { recreateStalePods: true },
+        networkPolicies: { enabled: true },
         allocator: { api: { enabled: true } },
       },
     ],
@@ -326,7 +333,7 @@ const defaultsOf = (schema: unknown): unknown => {
 
 /** Dotted paths, down to what is free. */
 const FREE =
-  /(nodeSelector|podLabels|podAnnotations|annotations|labels|tolerations|gatewayRules|imagePullSecrets|loadBalancerSourceRanges)$/u;
+  /(nodeSelector|podLabels|podAnnotations|annotations|labels|tolerations|gatewayRules|imagePullSecrets|loadBalancerSourceRanges|clients)$/u;
 const OPTIONAL = /controller\.resources\.limits\.cpu|agent\.resources\.limits\.cpu/u;
 const pathsOf = (tree: unknown, at = ""): readonly string[] =>
   typeof tree === "object" && tree !== null && !FREE.test(at)

@@ -88,7 +88,12 @@ class Renderer {
     if (node.kind !== "range") {
       return this.#block(node.body, node.kind === "with" ? value : dot, variables);
     }
-    return Object.entries(Object(value))
+    const entries = Object.entries(Object(value));
+    // Go visits a map by its sorted keys.
+    const visited = Array.isArray(value)
+      ? entries
+      : entries.toSorted(([a], [b]) => (a < b ? -1 : 1));
+    return visited
       .map(([key, item]) => {
         const values = node.variables.length === 1 ? [item] : [key, item];
         const own = node.variables.map((name, index) => [name, values[index]] as const);
