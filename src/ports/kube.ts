@@ -8,6 +8,8 @@ export interface KubeResource {
   readonly plural: string;
   readonly kind: string;
   readonly isNamespaced: boolean;
+  /** A question that is answered and not stored, whose metadata must be empty (SubjectAccessReview). */
+  readonly isQuestion?: boolean;
 }
 
 export interface KubeObject {

@@ -13,7 +13,7 @@ import { seededRandom } from "#src/host/random.ts";
 import { Authority } from "#src/host/x509/authority.ts";
 import { isHostError } from "#src/ports/host-error.ts";
 import type { Clock } from "#src/ports/clock.ts";
-import type { Kube } from "#src/ports/kube.ts";
+import type { Kube, KubeResource } from "#src/ports/kube.ts";
 import { CONFIG_MAPS, LEASES, NODES } from "#src/ports/kube-resource.ts";
 import { Hidden, fixedCredentials } from "./credentials.ts";
 import type { KubeAuth } from "./credentials.ts";
@@ -122,6 +122,23 @@ void t.test(
     ]);
   },
 );
+
+void t.test("a question is sent without a name, as the API server wants it", async (t) => {
+  const { server, kube } = await open(t);
+  server.otherwise = json({ metadata: {}, status: { allowed: true } });
+  const REVIEWS: KubeResource = {
+    group: "authorization.k8s.io",
+    version: "v1",
+    plural: "subjectaccessreviews",
+    kind: "SubjectAccessReview",
+    isNamespaced: false,
+    isQuestion: true,
+  };
+  const answer = await kube.create(REVIEWS, { metadata: { name: "caller" }, spec: {} });
+  t.match(answer, { metadata: { name: "caller" }, status: { allowed: true } });
+  t.match(JSON.parse(server.seen[0]?.body ?? ""), { metadata: {}, kind: "SubjectAccessReview" });
+  t.notMatch(server.seen[0]?.body, "caller");
+});
 
 void t.test("names can't leave their place in a path", async (t) => {
   const { server, kube } = await open(t);

@@ -111,8 +111,12 @@ const objectVerbs = (transport: KubeTransport): Omit<Kube, "reflect" | "close"> 
     create: async (resource, object) => {
       const what = `create ${describeObject(resource, object.metadata)}`;
       const path = collectionPath(resource, object.metadata.namespace);
-      const body = withKind(resource, object);
-      return asObject(transport, what, await transport.call({ method: "POST", path, what, body }));
+      const whole = withKind(resource, object);
+      const isQuestion = resource.isQuestion === true;
+      const body = isQuestion ? { ...whole, metadata: {} } : whole;
+      const answer = await transport.call({ method: "POST", path, what, body });
+      const { metadata } = object;
+      return asObject(transport, what, isQuestion ? { ...Object(answer), metadata } : answer);
     },
     replace: (resource, object) => put(resource, object),
     replaceStatus: (resource, object) => put(resource, object, "status"),

@@ -26,6 +26,7 @@ const TOKEN_REVIEWS: KubeResource = {
   plural: "tokenreviews",
   kind: "TokenReview",
   isNamespaced: false,
+  isQuestion: true,
 };
 const ACCESS_REVIEWS: KubeResource = {
   group: "authorization.k8s.io",
@@ -33,6 +34,7 @@ const ACCESS_REVIEWS: KubeResource = {
   plural: "subjectaccessreviews",
   kind: "SubjectAccessReview",
   isNamespaced: false,
+  isQuestion: true,
 };
 
 /** How long an answer is believed: a revoked token works this much longer, as with an API server's own webhook cache. */
