@@ -54,3 +54,21 @@ export const seedSample = (name: string, more: object = {}): Sample => ({
     },
   },
 });
+
+/** Spellings that are refused everywhere with one sentence (A27 of the failure catalogue), and what would be canonical. */
+export const BAD_SPELLINGS: readonly { readonly text: string; readonly write?: string }[] = [
+  { text: "010.0.0.0/8" },
+  { text: "10.0.0.5/24", write: "10.0.0.0/24" },
+  { text: "10/8", write: "10.0.0.0/8" },
+  { text: "10.0.0.0/08", write: "10.0.0.0/8" },
+  { text: "256.0.0.1/32" },
+  { text: "10.0.0.0/33" },
+  { text: " 10.0.0.0/8", write: "10.0.0.0/8" },
+  { text: "[::1]/128", write: "::1/128" },
+  { text: "1::2::3/64" },
+  { text: "::ffff:10.0.0.0/104", write: "10.0.0.0/8" },
+  { text: "fe80::%eth0/64", write: "fe80::/64" },
+  { text: "2001:DB8::/32", write: "2001:db8::/32" },
+  { text: "10.0.0.0" },
+  { text: "no" },
+];
