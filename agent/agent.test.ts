@@ -217,6 +217,22 @@ void t.test("TunnelGateways that are withdrawn leave nothing; new ones are taken
   await stop();
 });
 
+void t.test(
+  "TunnelGateways that are marked and gone in one burst were withdrawn all the same",
+  async (t) => {
+    const { clock, kube, host, agent, stop } = await readyWorld();
+    const annotations = { "xylem.dev/withdrawn": "true" };
+    await Promise.all([
+      kube.patch(TUNNEL_GATEWAYS, GATEWAYS, { metadata: { annotations } }),
+      kube.delete(TUNNEL_GATEWAYS, GATEWAYS),
+    ]);
+    await clock.advance(1_000);
+    t.equal(host.print(), EMPTY);
+    t.match(agent.problem(), /TunnelGateways kube-system\/xylem does not exist/u);
+    await stop();
+  },
+);
+
 void t.test("S3 TunnelGateways that somebody deletes are held, but not for ever", async (t) => {
   const { clock, kube, host, agent, stop } = await readyWorld();
   const before = host.print();

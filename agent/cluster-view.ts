@@ -52,6 +52,10 @@ export class ClusterView {
         this.#look();
         onChange("gateways");
       },
+      // The mark and the removal may come at once.
+      onRemove: (object) => {
+        this.#seen = object;
+      },
     });
   }
 

@@ -84,6 +84,11 @@ export interface KubeListOptions {
 export interface ReflectOptions extends KubeListOptions {
   /** Runs after every change of the set, at most once per burst. A throw is logged and changes nothing. */
   readonly onChange: () => void;
+  /**
+   * Hears of each object that went, as its last version was, before `onChange`: changes of a burst are one, and the last
+   * one may matter. Not of those that a list lacks after the watch was broken.
+   */
+  readonly onRemove?: (object: KubeObject) => void;
   /** Takes from every object what the caller does not read; metadata's name, namespace, uid and versions must stay. */
   readonly prune?: (object: KubeObject) => KubeObject;
 }

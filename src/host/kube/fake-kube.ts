@@ -215,6 +215,7 @@ export class FakeKube implements Kube {
       log: this.#log,
       subject: resource.plural,
       onChange: options.onChange,
+      ...(options.onRemove === undefined ? {} : { onRemove: options.onRemove }),
       ...(options.prune === undefined ? {} : { prune: options.prune }),
     });
     this.#reflectors.add(reflector);

@@ -192,7 +192,9 @@ const testReflector = (t: Test, opened: Opened): void => {
       notices += 1;
     };
     const labelSelector = "suite=reflector";
-    const reflector = kube.reflect(CONFIG_MAPS, { namespace, onChange, labelSelector });
+    const removed: KubeObject[] = [];
+    const onRemove = (object: KubeObject): void => void removed.push(object);
+    const reflector = kube.reflect(CONFIG_MAPS, { namespace, onChange, onRemove, labelSelector });
     await reflector.synced();
     t.strictSame([...(reflector.items?.keys() ?? [])], [`${namespace}/before`]);
     await kube.create(CONFIG_MAPS, labelled(namespace, "after", {}));
@@ -207,6 +209,12 @@ const testReflector = (t: Test, opened: Opened): void => {
     await until(() => reflector.items?.size === 2 && valueOf() === "2" && notices > 0);
     await kube.delete(CONFIG_MAPS, { namespace, name: "before" });
     await until(() => reflector.items?.has(before) === false);
+    t.match(
+      removed,
+      [{ metadata: { name: "before" }, data: { a: "2" } }],
+      "as its last version was",
+    );
+    t.equal(removed.length, 1);
     t.equal(reflector.state.kind, "live");
     reflector.stop();
     reflector.stop();

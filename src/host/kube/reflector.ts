@@ -42,6 +42,7 @@ export interface ReflectorOptions {
   /** What is reflected, for messages: `nodes of https://10.0.0.1:6443`. */
   readonly subject: string;
   readonly onChange: () => void;
+  readonly onRemove?: (object: KubeObject) => void;
   readonly prune?: Prune;
   /** The first list starts somewhere in this time, so that a fleet that restarts at once spreads; 0: at once. */
   readonly startJitterMs?: number;
@@ -154,7 +155,9 @@ export class SourceReflector implements Reflector {
         if (this.#store.upsert(this.#prune(effect.object))) this.#notice();
         return;
       case "remove":
-        if (this.#store.remove(effect.object)) this.#notice();
+        if (!this.#store.remove(effect.object)) return;
+        this.#options.onRemove?.(this.#prune(effect.object));
+        this.#notice();
         return;
       case "warn":
         this.#warn(effect);

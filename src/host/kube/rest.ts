@@ -56,6 +56,7 @@ export const connectKube = (options: ConnectOptions): Kube => {
         reflectors.delete(reflector);
       },
       ...(want.prune === undefined ? {} : { prune: want.prune }),
+      ...(want.onRemove === undefined ? {} : { onRemove: want.onRemove }),
       ...(options.startJitterMs === undefined ? {} : { startJitterMs: options.startJitterMs }),
       ...(options.backoffMsMax === undefined ? {} : { backoffMsMax: options.backoffMsMax }),
     });
