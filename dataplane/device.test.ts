@@ -72,13 +72,13 @@ t.test("two devices", { skip }, async (t) => {
     t.match(await flood.done, { sent: 1000, received: 1000 });
   });
 
-  t.test("leave no interface, socket or thread behind", async (t) => {
+  t.test("T13 leave no interface, socket or thread behind, closed once or twice", async (t) => {
     const pair = await TunnelPair.open({ outer: "ipv4" });
     t.teardown(() => pair.close());
     pair.ping("gateway", "10.99.0.2", 1);
     t.match(pair.run("gateway", ["ip", "link", "show", "xylem0"]), { status: 0 });
     t.match(pair.run("gateway", ["ss", "-Hlun"]).stdout, /:\d+/u);
-    await pair.gateway.close();
+    await Promise.all([pair.gateway.close(), pair.gateway.close()]);
     t.not(pair.run("gateway", ["ip", "link", "show", "xylem0"]).status, 0);
     t.equal(pair.run("gateway", ["ss", "-Hun", "-a"]).stdout, "");
     await t.rejects(pair.gateway.set(pair.desired("gateway")), { code: "closed" });
