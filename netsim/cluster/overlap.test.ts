@@ -106,6 +106,9 @@ async function runParts(t: Test, site: Site): Promise<void> {
   await t.test("an address that both sides need is named, and the rest still works", (t) =>
     collisionIsNamed(t, site),
   );
+  await t.test("a Tunnel that goes leaves no map, no rule, no route and no filter", (t) =>
+    nothingIsLeft(t, site),
+  );
 }
 
 async function mapsArePublished(t: Test, site: Site): Promise<void> {
@@ -245,6 +248,40 @@ async function collisionIsNamed(t: Test, site: Site): Promise<void> {
     async () => (await bridgedOf(cluster))?.status === "True" || null,
     { timeoutMs: 60_000, intervalMs: 200 },
   );
+}
+
+async function nothingIsLeft(t: Test, { cluster }: Site): Promise<void> {
+  const { seed, site, lab } = cluster;
+  await seed.kubectl.run(["delete", "tunnel", tunnelName, "-n", tunnelNamespace, "--timeout=60s"], {
+    timeoutMs: 70_000,
+  });
+  const list = await seed.kubectl.run([
+    "get",
+    "addressmaps",
+    seedNetwork.metadata.name,
+    "-o",
+    "json",
+  ]);
+  t.same(Object(JSON.parse(list.stdout)).spec.entries, []);
+  const machines = [site.apiserver.machine, ...site.nodes.map(({ name }) => name)];
+  for (const machine of machines) {
+    const found = async (argv: readonly string[]): Promise<string> =>
+      (await lab.namespace(machine).run(argv, { check: false })).stdout.trim();
+    await waitFor(
+      `nothing of the tunnel is on ${machine}`,
+      async () => {
+        const left = await Promise.all([
+          found(["ip", "route", "show", "table", "all", "proto", "158"]),
+          found(["nft", "list", "table", "inet", "xylem"]),
+          found(["sh", "-c", "ip rule | grep 158"]),
+        ]);
+        if (left.every((text) => text === "")) return true;
+        throw new Error(left.join("; "));
+      },
+      { timeoutMs: 60_000, intervalMs: 200 },
+    );
+    t.pass(machine);
+  }
 }
 
 interface TunnelStatus {
