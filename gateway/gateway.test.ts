@@ -44,9 +44,11 @@ void t.test(
     );
     seed.seed(SECRETS, secret("AAAA"));
     await says(/data\.master .* is not 32 bytes/u);
+    t.equal(host.print(), EMPTY, "nothing is made before the seed's side is known");
     await seed.patch(SECRETS, SECRET, { data: { master: MASTER } });
     await says(/^the agents' endpoint is not known yet: Service kube-system\/xylem-agent/u);
-    t.equal(host.print(), EMPTY, "nothing is made before all is known");
+    t.match(host.print(), /route 10\.222\.0\.0\/17 dev xylem0/u, "routes come first");
+    t.notMatch(host.print(), /peer/u);
     shoot.seed(SERVICES, service());
     await says(/^no agent has registered yet/u);
     shoot.seed(NODES, node(1, false));
@@ -76,6 +78,31 @@ void t.test("an API server that does not answer is named", async (t) => {
     await stop();
   }
 });
+
+void t.test(
+  "T20 while the shoot does not answer yet, its ranges lead into the tunnel and nowhere else",
+  async (t) => {
+    const made = world();
+    made.seed.seed(TUNNELS, tunnel());
+    made.seed.seed(SECRETS, secret());
+    made.shoot.seed(SERVICES, service());
+    made.shoot.seed(NODES, node(1));
+    made.shoot.seed(TUNNEL_AGENTS, agent(1));
+    made.shoot.breakDown();
+    const { gateway, stop } = made.start();
+    await made.clock.advance(3_000);
+    t.match(gateway.problem(), /fake: list .*: outage/u);
+    const early = made.host.print();
+    t.match(early, /10\.250\.0\.0\/20/u);
+    t.notMatch(early, /peer/u);
+    made.shoot.recover();
+    await made.clock.advance(MINUTE);
+    t.equal(gateway.problem(), null);
+    t.match(made.host.print(), `peer ${keyOf(1)}`);
+    await stop();
+    t.equal(made.host.print(), EMPTY);
+  },
+);
 
 void t.test("all slots held: it says so, and takes the first one that is free", async (t) => {
   const made = world();

@@ -12,7 +12,11 @@ import type { PathProver, PathTarget } from "#src/host/path-proof.ts";
 import type { Clock } from "#src/ports/clock.ts";
 import type { Log } from "#src/ports/log.ts";
 import type { HostReport } from "#src/reconcile/host.ts";
-import { TunnelEnd, type TunnelEndPorts } from "#src/reconcile/tunnel-end.ts";
+import {
+  TunnelEnd,
+  type TunnelEndDesired,
+  type TunnelEndPorts,
+} from "#src/reconcile/tunnel-end.ts";
 import type { GatewayConfig } from "./config.ts";
 import { RelayKeeper } from "./relay-keeper.ts";
 import type { ShootView } from "./shoot-view.ts";
@@ -59,6 +63,8 @@ const KUBELET_PORT = 10_250;
 const PROOF_TIMEOUT_MS = 2_000;
 /** Between two tries to prove the path. */
 const PROOF_PAUSE_MS = 1_000;
+const NO_ENDPOINT =
+  "the agents' endpoint is not known yet: Service kube-system/xylem-agent has no load balancer address, and the Tunnel names no endpoint";
 const UNPROVEN = "no connection through the tunnel has been answered yet";
 
 export class Gateway {
@@ -126,7 +132,7 @@ export class Gateway {
 
   /** `isHurried`: a peer fell silent or came back, and only the choice of the relay can differ. */
   async #pass(isHurried: boolean): Promise<HostReport> {
-    const { tunnels, shoot, config } = this.#parts;
+    const { tunnels, shoot } = this.#parts;
     const gone = tunnels.gone();
     if (gone !== null) return await this.#leaveTunnel(gone);
     const tunnel = tunnels.tunnel();
@@ -137,32 +143,14 @@ export class Gateway {
       return this.#wait(identity.problem);
     }
     this.#identity = identity.value;
-    const missing = shoot.missing();
-    if (missing !== null) return this.#wait(missing);
     const endpoint = tunnel.value.endpoint ?? shoot.endpoint();
     this.#endpoint = endpoint;
-    if (endpoint === null) {
-      return this.#wait(
-        "the agents' endpoint is not known yet: Service kube-system/xylem-agent has no load balancer address, and the Tunnel names no endpoint",
-      );
-    }
     if (!isHurried) this.#pod = await this.#parts.pod();
+    const missing = shoot.missing() ?? (endpoint === null ? NO_ENDPOINT : null);
+    if (missing !== null) return await this.#waitWithRoutes(missing, tunnel.value, identity.value);
     const plan = this.#planFor(tunnel.value, identity.value, endpoint);
     this.#plan = plan;
-    const desired = {
-      options: {
-        identity: { kind: "gateway", slot: identity.value.slot },
-        privateKey: identity.value.privateKey,
-        interface: config.interface,
-        mtu: tunnel.value.mtu,
-        listenPort: 0,
-        paths: config.paths,
-        offload: config.offload,
-      },
-      device: plan.device,
-      network: plan.network,
-      firewall: plan.firewall,
-    } as const;
+    const desired = this.#desired(plan, tunnel.value, identity.value);
     const report = await (isHurried ? this.#end.applyPeers(desired) : this.#end.apply(desired));
     this.#tell(plan.findings);
     const [failure] = report.errors;
@@ -171,6 +159,40 @@ export class Gateway {
       return report;
     }
     this.#problem = await this.#whatIsWrong(plan);
+    return report;
+  }
+
+  #desired(plan: GatewayPlan, tunnel: Tunnel, identity: Identity): TunnelEndDesired {
+    const { config } = this.#parts;
+    return {
+      options: {
+        identity: { kind: "gateway", slot: identity.slot },
+        privateKey: identity.privateKey,
+        interface: config.interface,
+        mtu: tunnel.mtu,
+        listenPort: 0,
+        paths: config.paths,
+        offload: config.offload,
+      },
+      device: plan.device,
+      network: plan.network,
+      firewall: plan.firewall,
+    };
+  }
+
+  /**
+   * Routes come before peers: an API server that has just started dials at once. Without them its packets would leave by
+   * the pod's own network, with a source to which no answer through the tunnel comes, and hang until the dial's timeout.
+   * With them they are dropped here, and sent again a second later.
+   */
+  async #waitWithRoutes(problem: string, tunnel: Tunnel, identity: Identity): Promise<HostReport> {
+    const waiting = this.#wait(problem);
+    // What is in use already stays as it is.
+    if (this.#plan !== null) return waiting;
+    const plan = this.#planFor(tunnel, identity, null);
+    const report = await this.#end.apply(this.#desired(plan, tunnel, identity));
+    const [failure] = report.errors;
+    if (failure !== undefined) this.#problem = failure.message;
     return report;
   }
 
@@ -208,7 +230,7 @@ export class Gateway {
     await this.#closeEnd();
   }
 
-  #planFor(tunnel: Tunnel, { slot }: Identity, endpoint: Endpoint): GatewayPlan {
+  #planFor(tunnel: Tunnel, { slot }: Identity, endpoint: Endpoint | null): GatewayPlan {
     const { shoot, config, tunnels } = this.#parts;
     const { nodes, claims } = shoot;
     const measured = this.#end.measured();
