@@ -94,24 +94,24 @@ export async function openHostedCluster(lab: Lab, options: HostedOptions): Promi
     seedNodes.bootAll().finally(() => done("the seed's node has its images")),
     shootNodes.bootAll().finally(() => done("the shoot's nodes have their images")),
   ]);
-  await create(seed.kubectl, workload.nodeObjects([seedNode]));
+  await apply(seed.kubectl, workload.nodeObjects([seedNode]));
   seedNodes.startAll();
   await seed.startControllers();
   const shoot = await startShoot(context, seed);
   done("the shoot's API server is ready");
-  await create(shoot.kubectl, [...workload.nodeObjects(nodes), publicEndpoint()]);
+  await apply(shoot.kubectl, [...workload.nodeObjects(nodes), publicEndpoint()]);
   shootNodes.startAll();
   await Promise.all(
     ["default", "kube-system"].map((name) => waitForNamespace(shoot.kubectl, name)),
   );
   const workloads = { nodes: nodes.map(({ name }) => name), keys: keys.shoot, programs };
-  await create(shoot.kubectl, workload.workloads(workloads));
+  await apply(shoot.kubectl, workload.workloads(workloads));
   await Promise.all([
     waitForReady(shoot.kubectl, ["node", "--all"]),
     waitForReady(shoot.kubectl, ["pod", "--all"]),
     waitForReady(seed.kubectl, ["pod", "--all", "-n", shootNamespace]),
   ]);
-  await create(shoot.kubectl, workload.registrations(workloads));
+  await apply(shoot.kubectl, workload.registrations(workloads));
   done("all nodes and pods are Ready");
   return {
     lab,
@@ -227,7 +227,7 @@ async function startShoot(context: Context, seed: ControlPlane): Promise<HostedC
     etcdService: services.etcd,
     apiServerService: services.apiserver,
   });
-  await create(seed.kubectl, [namespace, ...pods]);
+  await apply(seed.kubectl, [namespace, ...pods]);
   const kubectlSpec: KubectlSpec = {
     programs,
     namespace: lab.namespace(seedSite.machine),
@@ -269,9 +269,10 @@ function publicEndpoint(): workload.Manifest[number] {
   };
 }
 
-async function create(kubectl: Kubectl, objects: workload.Manifest): Promise<void> {
+/** Not `create`: the controllers may have made a namespace's service account first. */
+async function apply(kubectl: Kubectl, objects: workload.Manifest): Promise<void> {
   const input = workload.asList(objects);
-  await kubectl.run(["create", "--validate=false", "-f", "-"], { input });
+  await kubectl.run(["apply", "--server-side", "--validate=false", "-f", "-"], { input });
 }
 
 /** The API server makes them a moment after it says it is ready. */

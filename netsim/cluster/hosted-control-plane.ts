@@ -32,7 +32,7 @@ export interface HostedSpec {
 /** The Deployment that gets a gateway. */
 export const apiServerName = "kube-apiserver";
 /** Requests of an API server that ends are answered this long, while its clients learn that it goes. */
-const drainSeconds = 3;
+const drainSeconds = 5;
 
 type Labels = Readonly<Record<string, string>>;
 type Container = Readonly<Record<string, unknown>>;

@@ -7,6 +7,8 @@ import { CommandError } from "#netsim/lab/process.ts";
 import type { RunResult } from "#netsim/lab/process.ts";
 import { waitFor } from "#netsim/lab/wait.ts";
 import type { Cluster } from "./cluster.ts";
+import type { Kubectl } from "./kubectl.ts";
+import type { Prometheus } from "./prometheus.ts";
 import { guardedNamespace, webPod, webPort, webhookRefusal } from "./workloads.ts";
 
 /** One sentence that a person believes: what was seen. */
@@ -36,6 +38,18 @@ export interface MainJobOptions {
   readonly timeoutMs?: number;
   /** Default 50. */
   readonly copyMegabytes?: number;
+}
+
+/** What the main job needs of a lab's clusters. */
+export interface JobSite extends Pick<Cluster, "lab" | "programs" | "folder" | "machine"> {
+  readonly shoot: { readonly kubectl: Kubectl };
+  readonly site: {
+    readonly nodes: readonly { readonly name: string }[];
+    /** Where kubectl runs. */
+    readonly seed: { readonly machine: string };
+  };
+  /** Null: nobody scrapes, and the job lacks that line. */
+  readonly prometheus: Pick<Prometheus, "targets"> | null;
 }
 
 /** What programs say when there is no way to the shoot. */
@@ -76,7 +90,7 @@ export async function runMainJob(
  * After a way to the shoot opens: waits until the API server has noticed that the APIs in the shoot answer.
  * It looks again with a back-off of up to 30 s of its own, which a change of the APIService cuts short.
  */
-export async function settleApis(cluster: Cluster, timeoutMs = 60_000): Promise<void> {
+export async function settleApis(cluster: JobSite, timeoutMs = 60_000): Promise<void> {
   const { kubectl } = cluster.shoot;
   const names = ["v1.lab.example", "v1beta1.metrics.k8s.io"];
   const look = async (): Promise<boolean> => {
@@ -95,7 +109,7 @@ export async function settleApis(cluster: Cluster, timeoutMs = 60_000): Promise<
 
 /** Makes the web pod of a node write one line to its log; the request comes from that node, not through a tunnel. */
 export async function say(
-  cluster: Cluster,
+  cluster: JobSite,
   options: { readonly node: string; readonly line: string },
 ): Promise<void> {
   const { node, line } = options;
@@ -112,11 +126,12 @@ export async function say(
 }
 
 /** The checks, in the order in which a person would try them. */
-export function mainJob(cluster: Cluster, options: MainJobOptions = {}): readonly Check[] {
+export function mainJob(cluster: JobSite, options: MainJobOptions = {}): readonly Check[] {
   const timeoutMs = options.timeoutMs ?? 10_000;
   const context: Context = { cluster, timeoutMs, copyMegabytes: options.copyMegabytes ?? 50 };
   const nodes = cluster.site.nodes.map(({ name }) => name);
   const [node = ""] = nodes;
+  const { prometheus } = cluster;
   return [
     ...nodes.map((name) => ({ name: `kubectl exec on ${name}`, run: () => exec(context, name) })),
     { name: "kubectl logs -f", run: () => follow(context) },
@@ -133,12 +148,14 @@ export function mainJob(cluster: Cluster, options: MainJobOptions = {}): readonl
     { name: "kubectl proxy to a service", run: () => proxy(context) },
     { name: "proxy to a pod", run: () => proxyPod(context, node) },
     { name: "proxy to a node", run: () => proxyNode(context, node) },
-    { name: "Prometheus targets", run: () => targets(context) },
+    ...(prometheus === null
+      ? []
+      : [{ name: "Prometheus targets", run: () => targets(context, prometheus) }]),
   ];
 }
 
 interface Context {
-  readonly cluster: Cluster;
+  readonly cluster: JobSite;
   readonly timeoutMs: number;
   readonly copyMegabytes: number;
 }
@@ -288,7 +305,7 @@ async function proxyNode({ cluster, timeoutMs }: Context, node: string): Promise
   return `healthz of ${node}: ${await rawText(cluster, `/api/v1/nodes/${node}/proxy/healthz`, timeoutMs)}`;
 }
 
-async function rawText(cluster: Cluster, path: string, timeoutMs: number): Promise<string> {
+async function rawText(cluster: JobSite, path: string, timeoutMs: number): Promise<string> {
   const got = await cluster.shoot.kubectl.raw(path, { timeoutMs, check: false });
   if (got.code !== 0) throw new Error(answerOf(got));
   return got.stdout;
@@ -301,12 +318,15 @@ function answerOf({ stdout, stderr }: RunResult): string {
 }
 
 /** Only scrapes that began after the check did count: an old success proves nothing. */
-async function targets({ cluster, timeoutMs }: Context): Promise<Evidence> {
+async function targets(
+  { timeoutMs }: Context,
+  prometheus: Pick<Prometheus, "targets">,
+): Promise<Evidence> {
   const startMs = Date.now();
   return waitFor(
     "every Prometheus target is up",
     async () => {
-      const found = await cluster.prometheus.targets();
+      const found = await prometheus.targets();
       const stale = found.filter(({ lastScrapeMs }) => lastScrapeMs < startMs);
       const down = found.filter(({ isUp }) => !isUp);
       if (found.length === 0 || stale.length > 0)
