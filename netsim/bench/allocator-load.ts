@@ -1,57 +1,53 @@
 /**
- * Gives an allocator many claims on the API server that XYLEM_TEST_KUBECONFIG names; prints what it took as JSON.
+ * Gives the controller's allocator many claims on the API server that XYLEM_TEST_KUBECONFIG names; prints what it took
+ * as JSON.
  *   node netsim/bench/allocator-load.ts CLAIMS
  */
 
-import { readdir, readFile } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { parseAllDocuments } from "yaml";
-import { AllocatorLoop } from "../../controller/allocator-loop.ts";
-import { realClock } from "#src/host/clock.ts";
-import { FakeLog } from "#src/host/fake-log.ts";
+import { applySchemas, common, eventually, kubeconfig } from "#netsim/cluster/cidr-server.ts";
 import { kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 import { connectKube } from "#src/host/kube/rest.ts";
-import { realRandom } from "#src/host/random.ts";
-import type { Kube, KubeObject, KubeResource } from "#src/ports/kube.ts";
+import type { Kube } from "#src/ports/kube.ts";
 import { NAMESPACES, NETWORK_BLOCKS, NETWORK_CLAIMS } from "#src/ports/kube-resource.ts";
 import { claimSample, poolSample, seedSample } from "#src/reconcile/allocation-samples.ts";
 import { inParallel } from "#src/reconcile/parallel-work.ts";
+import { cpuMsOf, memoryOf } from "./process-cost.ts";
+
+/** What a controller took until every claim was answered. */
+interface Run {
+  readonly seconds: number;
+  readonly cpuS: number;
+  readonly rssMb: number;
+  readonly ussMb: number;
+  /** Calls that change something, as the controller counts them. */
+  readonly writes: number;
+}
 
 export interface AllocatorLoad {
   readonly claims: number;
   readonly blocks: number;
-  readonly allocateS: number;
-  readonly resyncS: number;
-  readonly rssMb: number;
-  readonly resyncWrites: number;
+  readonly allocation: Run;
+  /** A restart: everything is listed, and every claim is looked at. */
+  readonly resync: Run;
+  /** Objects that the resync changed, whoever changed them. */
+  readonly changedObjects: number;
 }
 
 const NAMESPACES_COUNT = 100;
 const CALLS_MAX = 16;
-
-const CRDS: KubeResource = {
-  group: "apiextensions.k8s.io",
-  version: "v1",
-  plural: "customresourcedefinitions",
-  kind: "CustomResourceDefinition",
-  isNamespaced: false,
-};
-
-const applySchemas = async (kube: Kube): Promise<void> => {
-  const folder = join(import.meta.dirname, "../../charts/seed/schemas");
-  for (const name of await readdir(folder)) {
-    for (const document of parseAllDocuments(await readFile(join(folder, name), "utf8"))) {
-      await kube.create(CRDS, document.toJS({ maxAliasCount: -1 }) as KubeObject);
-    }
-  }
-  await pause(3_000);
-};
+const STATUS_PORT = 19_448;
+const root = join(import.meta.dirname, "../..");
 
 /** Three blocks a claim, four VPCs. */
 const makeClaims = async (kube: Kube, count: number): Promise<void> => {
   for (const { resource, object } of [poolSample("p", ["10.0.0.0/8"]), seedSample("eu-1")]) {
-    await kube.create(resource, object);
+    await eventually(() => kube.create(resource, object));
   }
   for (let at = 0; at < NAMESPACES_COUNT; at += 1) {
     await kube.create(NAMESPACES, { metadata: { name: `shoot--${at}` } });
@@ -66,45 +62,78 @@ const makeClaims = async (kube: Kube, count: number): Promise<void> => {
   });
 };
 
-const isAllocated = (claim: KubeObject): boolean =>
-  Object(Object(Object(claim["status"]).conditions)[0]).status === "True";
+const ask = async (path: string): Promise<string> => {
+  const answer = await fetch(`http://127.0.0.1:${STATUS_PORT}${path}`);
+  return await answer.text();
+};
 
-const measure = async (count: number): Promise<AllocatorLoad> => {
-  const log = new FakeLog();
-  const common = { clock: realClock, random: realRandom, log };
-  const credentials = kubeconfigFile(process.env["XYLEM_TEST_KUBECONFIG"] ?? "");
-  const kube = connectKube({
-    ...common,
-    credentials,
-    userAgent: "xylem-bench/0",
-    callMsMax: 60_000,
-  });
-  await applySchemas(kube);
-  await makeClaims(kube, count);
+/** How many claims the controller has answered with ranges; -1: it does not say yet. */
+const granted = async (): Promise<number> => {
+  try {
+    const { allocator } = JSON.parse(await ask("/status"));
+    return allocator.result === null ? -1 : (allocator.claims.granted ?? 0);
+  } catch {
+    return -1;
+  }
+};
+
+const writesOf = (metrics: string): number =>
+  [...metrics.matchAll(/^xylem_controller_writes_total\{[^}]*\} (\d+)$/gmu)].reduce(
+    (sum, [, count]) => sum + Number(count),
+    0,
+  );
+
+/** Runs the program until it has granted all, and ends it. */
+const runController = async (count: number): Promise<Run> => {
+  const folder = await mkdtemp(join(tmpdir(), "xylem-bench-"));
   const startMs = performance.now();
-  const loop = new AllocatorLoop({ kube, ...common });
-  const isDone = () => {
-    const { claims } = loop.items();
-    return claims !== null && claims.size === count && claims.values().every(isAllocated);
-  };
-  while (!isDone()) await pause(100);
-  const allocateS = (performance.now() - startMs) / 1_000;
-  await loop.stop();
-  const blocks = await kube.list(NETWORK_BLOCKS);
-  const before = await kube.list(NETWORK_CLAIMS);
-  const resyncMs = performance.now();
-  const second = new AllocatorLoop({ kube, ...common });
-  while (second.problem() !== null) await pause(10);
-  await second.resync();
-  const resyncS = (performance.now() - resyncMs) / 1_000;
-  const rssMb = process.memoryUsage.rss() / 1e6;
-  const versions = new Map(before.map(({ metadata }) => [metadata.uid, metadata.resourceVersion]));
-  const resyncWrites = (await kube.list(NETWORK_CLAIMS)).filter(
-    ({ metadata }) => versions.get(metadata.uid) !== metadata.resourceVersion,
-  ).length;
-  await second.stop();
+  const child = spawn(
+    process.execPath,
+    [
+      join(root, "dist/controller.js"),
+      ...["--allocator", "--seed-kubeconfig", kubeconfig, "--shoot-kubeconfig-dir", folder],
+      ...["--status-port", String(STATUS_PORT), "--log-level", "error"],
+    ],
+    { stdio: ["ignore", "ignore", "inherit"] },
+  );
+  try {
+    while ((await granted()) !== count) {
+      if (child.exitCode !== null) throw new Error("the controller has ended");
+      await pause(100);
+    }
+    const seconds = (performance.now() - startMs) / 1_000;
+    const { pid = 0 } = child;
+    const { rss, uss } = memoryOf(pid);
+    const writes = writesOf(await ask("/metrics"));
+    return { seconds, cpuS: cpuMsOf(pid) / 1_000, rssMb: rss, ussMb: uss, writes };
+  } finally {
+    child.kill("SIGTERM");
+    if (child.exitCode === null) await once(child, "exit");
+    await rm(folder, { recursive: true });
+  }
+};
+
+/** Versions of all that the allocator writes. */
+const versionsOf = async (kube: Kube): Promise<ReadonlyMap<string, string>> => {
+  const objects = [...(await kube.list(NETWORK_CLAIMS)), ...(await kube.list(NETWORK_BLOCKS))];
+  return new Map(
+    objects.map(({ metadata }) => [metadata.uid ?? "", metadata.resourceVersion ?? ""]),
+  );
+};
+
+const measure = async (claims: number): Promise<AllocatorLoad> => {
+  const credentials = kubeconfigFile(kubeconfig);
+  const kube = connectKube({ ...common, credentials, callMsMax: 60_000 });
+  await applySchemas(kube, { isLax: false });
+  await makeClaims(kube, claims);
+  const allocation = await runController(claims);
+  const before = await versionsOf(kube);
+  const resync = await runController(claims);
+  const after = await versionsOf(kube);
+  const changedObjects = [...after].filter(([uid, version]) => before.get(uid) !== version).length;
+  const blocks = (await kube.list(NETWORK_BLOCKS)).length;
   kube.close();
-  return { claims: count, blocks: blocks.length, allocateS, resyncS, rssMb, resyncWrites };
+  return { claims, blocks, allocation, resync, changedObjects };
 };
 
 if (import.meta.main) {

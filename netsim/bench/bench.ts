@@ -5,9 +5,11 @@
 
 import { parseArgs } from "node:util";
 import { type Lab, removeLeftovers } from "#netsim/lab/lab.ts";
+import { allocatorRows } from "./allocator-bench.ts";
 import { measureAtRest } from "./at-rest.ts";
 import { type BenchCluster, openBenchCluster, openBenchLab } from "./bench-cluster.ts";
 import { measureBulk } from "./bulk.ts";
+import { cidrRows } from "./cidr-bench.ts";
 import { makeCrowd } from "./crowd.ts";
 import { measureExec } from "./exec-cost.ts";
 import { measureGatewayStart } from "./gateway-start.ts";
@@ -71,7 +73,21 @@ const bulk: Benchmark = {
   about: "throughput, CPU time and latency beside wireguard-go and a plain route",
 };
 
-const all: readonly Benchmark[] = [...inCluster, bulk];
+/** Of their own: no pair of clusters. */
+const alone: readonly (Benchmark & { readonly measure: () => Promise<Row[]> })[] = [
+  {
+    name: "cidr",
+    about: "overlap, allocation, insertion and removal among 1,000 to 1,000,000 blocks",
+    measure: cidrRows,
+  },
+  {
+    name: "allocator",
+    about: "10,000 claims on a real kube-apiserver, and a restart after them",
+    measure: () => allocatorRows(),
+  },
+];
+
+const all: readonly Benchmark[] = [...inCluster, bulk, ...alone];
 
 const usage = `usage: npm run bench -- [--only NAME]... [--json] [--list]
   --only NAME  only this benchmark; may be given several times
@@ -140,7 +156,7 @@ const main = async (): Promise<number> => {
     return 0;
   }
   if (values.list === true) {
-    for (const { name, about } of all) process.stdout.write(`${name.padEnd(8)}${about}\n`);
+    for (const { name, about } of all) process.stdout.write(`${name.padEnd(11)}${about}\n`);
     return 0;
   }
   const only = values.only ?? all.map(({ name }) => name);
@@ -158,7 +174,7 @@ const main = async (): Promise<number> => {
       void (open?.close() ?? Promise.resolve()).finally(() => process.exit(1));
     });
   }
-  await removeLeftovers();
+  if (only.some((name) => name !== "cidr")) await removeLeftovers();
   const chosen = inCluster.filter(({ name }) => only.includes(name));
   const note = (lab: Lab): void => {
     open = lab;
@@ -170,6 +186,9 @@ const main = async (): Promise<number> => {
     });
   }
   if (only.includes(bulk.name)) await attempt(found, bulk.name, () => measureBulk(say, note));
+  for (const { name, measure } of alone) {
+    if (only.includes(name)) await attempt(found, name, measure);
+  }
   const report = { machine, ...found };
   process.stdout.write(values.json === true ? jsonOf(report) : tableOf(report));
   return found.failures.length === 0 ? 0 : 1;

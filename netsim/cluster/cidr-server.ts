@@ -109,8 +109,8 @@ const withoutChecks = (value: unknown): unknown => {
   );
 };
 
-/** Of the allocator's kinds. */
-const SCHEMAS = /^(network\w+|seednetworks)\.yaml$/u;
+/** Of the allocator's kinds, and Tunnels, without which a controller waits. */
+const SCHEMAS = /^(network\w+|seednetworks|tunnels)\.yaml$/u;
 
 /** Installs the schemas, or replaces those that are there; `isLax`: as if they checked nothing but types. */
 export const applySchemas = async (kube: Kube, options: { isLax: boolean }): Promise<void> => {
