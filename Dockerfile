@@ -21,12 +21,12 @@ FROM scratch AS gateway
 COPY --from=build /images/gateway/ /
 ENV PATH=/bin
 # The flags are those of src/host/node-flags.ts.
-ENTRYPOINT ["/bin/node", "--max-semi-space-size=1", "--no-opt", "--no-maglev", "--optimize-for-size", "/xylem/gateway.js"]
+ENTRYPOINT ["/bin/node", "--max-semi-space-size=1", "--no-opt", "--no-maglev", "--no-sparkplug", "--optimize-for-size", "--expose-gc", "--single-threaded-gc", "/xylem/gateway.js"]
 
 FROM scratch AS agent
 COPY --from=build /images/agent/ /
 ENV PATH=/bin
-ENTRYPOINT ["/bin/node", "--max-semi-space-size=1", "--no-opt", "--no-maglev", "--optimize-for-size", "/xylem/agent.js"]
+ENTRYPOINT ["/bin/node", "--max-semi-space-size=1", "--no-opt", "--no-maglev", "--no-sparkplug", "--optimize-for-size", "--expose-gc", "--single-threaded-gc", "/xylem/agent.js"]
 
 FROM scratch AS controller
 COPY --from=build /images/controller/ /

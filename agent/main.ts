@@ -7,6 +7,7 @@ import { loadKeyFile } from "#src/host/key-file.ts";
 import { credentialsFrom } from "#src/host/kube/kubeconfig.ts";
 import { connectKube } from "#src/host/kube/rest.ts";
 import { openLog } from "#src/host/log.ts";
+import { noting } from "#src/host/memory-relief.ts";
 import { NetlinkNetwork } from "#src/host/network/netlink-network.ts";
 import { runProgram, type RunningProgram } from "#src/host/program.ts";
 import { realRandom } from "#src/host/random.ts";
@@ -63,7 +64,7 @@ const start = async (): Promise<RunningProgram> => {
     clock: realClock,
     random: realRandom,
     log,
-    onPass: metrics.onPass,
+    onPass: noting(realClock, metrics.onPass),
   });
   const server = await startStatusServer(
     { readiness: () => agent.problem(), status: () => agent.status(), metrics: metrics.text },

@@ -138,6 +138,9 @@ export interface NativeDevice {
   close(): Promise<void>;
 }
 
+/** Gives back to the kernel what the process has freed (malloc_trim(3)); nothing before the first device was opened. */
+export function giveBackMemory(): void;
+
 /** Opens a device; rejects with an Error whose `code` is one of DeviceErrorCode. `onEvent` does not keep the process alive. */
 export function openDevice(
   options: NativeOptions,

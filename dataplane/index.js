@@ -46,6 +46,9 @@ const load = () => {
   return native;
 };
 
+/** See index.d.ts. */
+export const giveBackMemory = () => native?.giveBackMemory();
+
 /** Opens a device. See index.d.ts. */
 export const openDevice = async (options, onEvent) => {
   const { openDevice: open } = load();

@@ -6,6 +6,7 @@ import { NftFirewall } from "#src/host/firewall/nft-firewall.ts";
 import { credentialsFrom, kubeconfigFile } from "#src/host/kube/kubeconfig.ts";
 import { connectKube } from "#src/host/kube/rest.ts";
 import { openLog } from "#src/host/log.ts";
+import { noting } from "#src/host/memory-relief.ts";
 import { neededAddresses } from "#src/host/needed-addresses.ts";
 import { NetlinkNetwork } from "#src/host/network/netlink-network.ts";
 import { realPathProver } from "#src/host/path-proof.ts";
@@ -76,7 +77,7 @@ const start = async (): Promise<RunningProgram> => {
     ...common,
     name: "gateway",
     pass: (reasons) => gateway.reconcile(reasons),
-    onPass: metrics.onPass,
+    onPass: noting(realClock, metrics.onPass),
   });
   const server = await startStatusServers(
     {

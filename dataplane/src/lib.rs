@@ -42,6 +42,8 @@ mod napi;
 #[cfg(feature = "node")]
 mod napi_forward;
 #[cfg(feature = "node")]
+mod napi_memory;
+#[cfg(feature = "node")]
 mod napi_shapes;
 mod outbound;
 pub mod path_effects;

@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// Events that may wait for the JS thread; more are lost, and counted as `events_lost`.
 const EVENTS_MAX: usize = 8192;
 
-/// A `set` of so many peers leaves enough behind to be worth tidying up.
+/// A `set` of so many peers and targets leaves enough behind to be worth tidying up.
 const MANY_PEERS: usize = 100;
 
 type Callback = ThreadsafeFunction<DeviceEvent, (), DeviceEvent, Status, false, true, EVENTS_MAX>;
@@ -308,7 +308,7 @@ impl Task for Set {
         let device = opened(&self.device)?;
         let result = guarded(|| device.set(&desired).map_err(error));
         drop(device);
-        if desired.peers.len() >= MANY_PEERS {
+        if desired.peers.len() + desired.steering.len() >= MANY_PEERS {
             drop((config, desired));
             give_back();
         }
