@@ -70,7 +70,7 @@ export class Allocator {
   readonly #store: AllocationStore;
   /** By UID. */
   readonly #answers = new Map<string, Answer>();
-  /** By `vpc NAME` and `claim UID`: since when it waits for blocks that are not shown. */
+  /** By `vpc NAME`, `claim UID`, `told UID`: since when it waits for what is not shown. */
   readonly #waits = new Map<string, { readonly revision: string; readonly sinceMs: number }>();
   #report = emptyReport();
 
@@ -164,6 +164,7 @@ export class Allocator {
       if (claims.has(uid)) continue;
       this.#answers.delete(uid);
       this.#waits.delete(`claim ${uid}`);
+      this.#waits.delete(`told ${uid}`);
     }
     const hungry: NetworkClaim[] = [];
     for (const [uid, { object, read }] of claims) {
@@ -249,6 +250,14 @@ export class Allocator {
     return false;
   }
 
+  /**
+   * True for a while when somebody has changed what was told: another allocator may know more, and the watch will show
+   * it. So two that see different moments for long write a few times a second, not as fast as they can.
+   */
+  #isDisputed(uid: string, { isTold }: Answer, object: KubeObject): boolean {
+    return isTold && this.#isPatient(`told ${uid}`, object.metadata.resourceVersion ?? "");
+  }
+
   async #writeStatuses(): Promise<void> {
     const { clock, callsMax } = this.#options;
     const due: { readonly object: KubeObject; readonly answer: Answer; readonly status: object }[] =
@@ -265,8 +274,9 @@ export class Allocator {
       // Words of an allocator that looked at another moment: to insist on ours would be a quarrel without an end.
       const isRight = change === "none" || (change === "words" && answer.isTold);
       if (isRight) Object.assign(answer, { checked: object, isTold: true });
-      else if (this.#isBehind(uid, answer, object)) this.#tell({ againMs: this.#options.graceMs });
-      else due.push({ object, answer, status });
+      else if (this.#isBehind(uid, answer, object) || this.#isDisputed(uid, answer, object)) {
+        this.#tell({ againMs: this.#options.graceMs });
+      } else due.push({ object, answer, status });
     }
     await inParallel(due, callsMax, async ({ object, answer, status }) => {
       const isWritten = await this.#store.writeStatus(object, status);
