@@ -8,7 +8,7 @@ import type { Exploration } from "./explore.ts";
 import { plantedBugs } from "./planted-bugs.ts";
 
 /** Schedules to explore; the whole test run asks for 100000 (scripts/test.ts). */
-const schedules = Number(process.env["XYLEM_SCHEDULES"] ?? 3_000);
+const schedules = Number(process.env["XYLEM_SCHEDULES"] ?? 2_000);
 const first = Number(process.env["XYLEM_SCHEDULE_FIRST"] ?? 1);
 /** Seeds rarely lead to the same schedule. */
 const DISTINCT_SHARE_MIN = 0.95;
