@@ -45,7 +45,7 @@ void t.test("a little garbage is left where it is", async (t) => {
   await clock.advance(10_000);
   t.equal(heap.collections, 1, "what the start left behind");
   for (let minute = 0; minute < 60; minute += 1) {
-    heap.garbage = MEGABYTE;
+    heap.garbage = 0.9 * MEGABYTE;
     relief.note();
     await clock.advance(60_000);
   }
@@ -59,8 +59,8 @@ void t.test("garbage that keeps coming is collected every few minutes at most", 
     relief.note();
     await clock.advance(60_000);
   }
-  t.ok(heap.collections >= 6, "it is given back");
-  t.ok(heap.collections <= 12, "one in five minutes");
+  t.ok(heap.collections >= 10, "it is given back");
+  t.ok(heap.collections <= 20, "one in three minutes");
 });
 
 void t.test("a heap that has grown for good is not collected over and over", async (t) => {
