@@ -1,5 +1,6 @@
 //! The thread from the wire to the TUN: receive, steer, open, check, merge, write; and all timers.
 
+use crate::admission::Admission;
 use crate::echo::{self, Echo};
 use crate::event::{Code, Event};
 use crate::inner_flows::Way;
@@ -31,6 +32,7 @@ pub struct Inbound<'a> {
     merger: Merger,
     reply: Vec<u8>,
     trials: TrialBudget,
+    admission: Admission,
     relay: Relay,
     timers: Timers,
 }
@@ -83,6 +85,7 @@ impl<'a> Inbound<'a> {
             },
             reply: vec![0; REPLY_MAX],
             trials: TrialBudget::default(),
+            admission: Admission::default(),
             relay: Relay::default(),
             timers: Timers::new(shared, path_tokens),
         }
@@ -283,12 +286,15 @@ impl<'a> Inbound<'a> {
 
     fn handshake(&mut self, table: &Table, datagram: &[u8], arrival: &Arrival<'_>) {
         let shared = self.shared;
-        shared.identity.reset_limit();
         let mut out = [0u8; HANDSHAKE_MAX];
-        let peer = match shared
-            .identity
-            .screen(datagram, arrival.from.ip(), &mut out)
-        {
+        let screened = shared.identity.screen(
+            datagram,
+            arrival.from,
+            &mut self.admission,
+            arrival.now_ms,
+            &mut out,
+        );
+        let peer = match screened {
             Screened::From(key) => table.keys.get(&key),
             Screened::ByIndex(index) => table.pairs.get(&pair_of(index)),
             Screened::Cookie(cookie) => {
@@ -312,6 +318,7 @@ impl<'a> Inbound<'a> {
         peer.has_session
             .store(noise.session_age().is_some(), Relaxed);
         drop(noise);
+        self.admission.remember(arrival.from, arrival.now_ms);
         self.heard(peer, arrival);
         self.timers.greeted(peer);
     }
@@ -367,6 +374,7 @@ impl<'a> Inbound<'a> {
             arrival.local
         };
         if peer.roam(arrival.from, local) {
+            self.admission.remember(arrival.from, arrival.now_ms);
             self.shared.tell(Event::Endpoint {
                 key: peer.key,
                 endpoint: arrival.from,
@@ -382,3 +390,7 @@ impl<'a> Inbound<'a> {
 #[cfg(test)]
 #[path = "inbound_fuzz_test.rs"]
 mod fuzz;
+
+#[cfg(test)]
+#[path = "inbound_flood_test.rs"]
+mod flood;

@@ -1,5 +1,6 @@
 //! The WireGuard data plane of Xylem: owns packets, sessions and sockets, and is told what to hold.
 
+pub mod admission;
 pub mod allowed_ips;
 pub mod budget;
 pub mod checksum;

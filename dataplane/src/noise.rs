@@ -1,12 +1,14 @@
 //! The WireGuard protocol of one peer behind a narrow trait, so that the crate below can be changed.
 
+use crate::admission::{Admission, Admitted};
+use crate::steering::{Mac1Key, Message, classify};
 use crate::talk::Talk;
 use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{Packet, Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +19,8 @@ pub type Key = [u8; 32];
 pub const DATA_OVERHEAD: usize = 32;
 /// Room that any handshake message fits in.
 pub const HANDSHAKE_MAX: usize = 148;
-/// Handshake messages a second before initiators must show a cookie.
-const HANDSHAKES_PER_SECOND: u64 = 500;
+/// Handshake messages a second that the crate lets pass without a cookie: `Admission` decides who needs one.
+const UNASKED_PER_SECOND: u64 = 0;
 
 /// Age at which neither end takes a session's packets any more (the protocol's REJECT_AFTER_TIME).
 const REJECT_AFTER: Duration = Duration::from_secs(180);
@@ -77,11 +79,12 @@ pub trait Noise: Send {
     fn rest(&mut self) -> bool;
 }
 
-/// This device's key pair and its limits on handshakes.
+/// This device's key pair and what its cookies are made with.
 pub struct Identity {
     secret: StaticSecret,
     public: PublicKey,
-    limiter: RateLimiter,
+    mac1: Mac1Key,
+    cookies: RateLimiter,
     unlimited: Arc<RateLimiter>,
 }
 
@@ -91,7 +94,7 @@ pub enum Screened<'a> {
     From(Key),
     /// Mac1 is valid where it has one; the receiver index says whose it is.
     ByIndex(u32),
-    /// Under load: send this cookie reply back.
+    /// Too many ask: send this cookie reply back.
     Cookie(&'a [u8]),
     /// Not for us, damaged or too many.
     Refused,
@@ -103,7 +106,8 @@ impl Identity {
         let secret = StaticSecret::from(private_key);
         let public = PublicKey::from(&secret);
         Identity {
-            limiter: RateLimiter::new(&public, HANDSHAKES_PER_SECOND),
+            mac1: Mac1Key::new(public.as_bytes()),
+            cookies: RateLimiter::new(&public, UNASKED_PER_SECOND),
             unlimited: Arc::new(RateLimiter::new(&public, u64::MAX)),
             secret,
             public,
@@ -134,26 +138,56 @@ impl Identity {
         })
     }
 
-    /// Checks mac1 first, then the load, then whose a handshake message is. Works on anything
-    /// but data messages.
-    pub fn screen<'a>(&self, datagram: &[u8], from: IpAddr, out: &'a mut [u8]) -> Screened<'a> {
-        match self.limiter.verify_packet(Some(from), datagram, out) {
-            Ok(Packet::HandshakeInit(p)) => {
-                match parse_handshake_anon(&self.secret, &self.public, &p) {
-                    Ok(half) => Screened::From(half.peer_static_public),
-                    Err(_) => Screened::Refused,
-                }
-            }
-            Ok(Packet::HandshakeResponse(p)) => Screened::ByIndex(p.receiver_idx),
-            Ok(Packet::PacketCookieReply(p)) => Screened::ByIndex(p.receiver_idx),
-            Err(TunnResult::WriteToNetwork(cookie)) => Screened::Cookie(cookie),
-            Ok(Packet::PacketData(_)) | Err(_) => Screened::Refused,
+    /// Checks mac1 first, then what its sender may cost, then whose a handshake message is. Works on
+    /// anything but data messages.
+    pub fn screen<'a>(
+        &self,
+        datagram: &[u8],
+        from: SocketAddr,
+        admission: &mut Admission,
+        now_ms: u64,
+        out: &'a mut [u8],
+    ) -> Screened<'a> {
+        let (message, index) = match classify(datagram) {
+            Some((Message::Cookie, index)) => return Screened::ByIndex(index),
+            Some((message @ (Message::Initiation | Message::Response), index)) => (message, index),
+            Some((Message::Data, _)) | None => return Screened::Refused,
+        };
+        if !self.mac1.accepts(datagram) {
+            return Screened::Refused;
+        }
+        let has_mac2 = datagram.last_chunk::<16>().is_some_and(|m| *m != [0; 16]);
+        let is_proven = has_mac2
+            && self
+                .cookies
+                .verify_packet(Some(from.ip()), datagram, out)
+                .is_ok();
+        let admitted = match message {
+            Message::Response => admission.response(is_proven, now_ms),
+            _ if is_proven && admission.proven(from, now_ms) => Admitted::Yes,
+            _ if is_proven => Admitted::No,
+            _ => admission.unproven(from, now_ms),
+        };
+        match admitted {
+            Admitted::Yes if message == Message::Response => Screened::ByIndex(index),
+            Admitted::Yes => self.initiator(datagram),
+            Admitted::Cookie => match self.cookies.verify_packet(Some(from.ip()), datagram, out) {
+                Err(TunnResult::WriteToNetwork(cookie)) => Screened::Cookie(cookie),
+                Ok(_) | Err(_) => Screened::Refused,
+            },
+            Admitted::No => Screened::Refused,
         }
     }
 
-    /// Starts a new second of the handshake limit; call it while handshakes arrive.
-    pub fn reset_limit(&self) {
-        self.limiter.reset_count();
+    /// From whom an initiation claims to be; costs a key agreement.
+    fn initiator<'a>(&self, datagram: &[u8]) -> Screened<'a> {
+        let Ok(Packet::HandshakeInit(p)) = Tunn::parse_incoming_packet(datagram) else {
+            return Screened::Refused;
+        };
+        match parse_handshake_anon(&self.secret, &self.public, &p) {
+            Ok(half) => Screened::From(half.peer_static_public),
+            Err(_) => Screened::Refused,
+        }
     }
 }
 

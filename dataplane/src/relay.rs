@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Flows that data messages may begin in a second; a balancer that moved sends all gateways at once.
 const FLOWS_PER_SECOND: u32 = 2_000;
+/// Flows that initiations may begin in a second: a mac1 is made with public keys, and its sender may be forged.
+const PROVEN_FLOWS_PER_SECOND: u32 = 1_000;
 /// The first byte of an initiation, which is passed on only with a mac1 for its target.
 const INITIATION: u8 = 1;
 
@@ -23,6 +25,7 @@ pub struct Relay {
     open: HashMap<FlowId, Outlets>,
     next_expiry_ms: Option<u64>,
     budget: Budget<FLOWS_PER_SECOND>,
+    proven_budget: Budget<PROVEN_FLOWS_PER_SECOND>,
 }
 
 /// One flow's sockets towards owners, by family, and where its client is answered from.
@@ -39,6 +42,7 @@ impl Default for Relay {
             open: HashMap::new(),
             next_expiry_ms: None,
             budget: Budget::default(),
+            proven_budget: Budget::default(),
         }
     }
 }
@@ -54,9 +58,16 @@ impl Relay {
         to: SocketAddr,
         arrival: &Arrival<'_>,
     ) {
-        // Anybody can forge a data message for a known agent; each forged sender would cost a socket.
-        let is_proven = run.first() == Some(&INITIATION);
-        if !is_proven && !self.table.is_known(arrival.from) && !self.budget.take(arrival.now_ms) {
+        // Anybody can forge a message for a known agent; each forged sender would cost a socket. Neither
+        // kind of flood keeps the other kind of message from beginning a flow.
+        let now_ms = arrival.now_ms;
+        let is_within_budget = self.table.is_known(arrival.from)
+            || if run.first() == Some(&INITIATION) {
+                self.proven_budget.take(now_ms)
+            } else {
+                self.budget.take(now_ms)
+            };
+        if !is_within_budget {
             return shared
                 .counters
                 .relay_refused
@@ -160,3 +171,7 @@ impl Relay {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "relay_test.rs"]
+mod tests;

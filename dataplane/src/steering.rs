@@ -75,19 +75,26 @@ impl Mac1Key {
         Mac1Key(hash.finalize_fixed().into())
     }
 
-    /// Whether an initiation was made for this key's owner.
-    pub fn accepts(&self, initiation: &[u8]) -> bool {
-        let Some(message) = initiation.get(..INITIATION - 32) else {
-            return false;
-        };
-        let Some(mac1) = initiation.get(INITIATION - 32..INITIATION - 16) else {
-            return false;
-        };
-        let Ok(mut mac) = <Blake2sMac<U16> as KeyInit>::new_from_slice(&self.0) else {
-            return false;
-        };
+    /// Whether a handshake message was made for this key's owner.
+    pub fn accepts(&self, handshake: &[u8]) -> bool {
+        let at = handshake.len().saturating_sub(32);
+        let (message, macs) = handshake.split_at(at);
+        macs.len() == 32 && self.mac1(message).is_some_and(|mac1| mac1 == macs[..16])
+    }
+
+    /// What comes behind the bytes of a handshake message.
+    fn mac1(&self, message: &[u8]) -> Option<[u8; 16]> {
+        let mut mac = <Blake2sMac<U16> as KeyInit>::new_from_slice(&self.0).ok()?;
         Update::update(&mut mac, message);
-        mac.finalize_fixed().as_slice() == mac1
+        Some(mac.finalize_fixed().into())
+    }
+
+    /// Makes mac1 right after a test has changed a message.
+    #[cfg(test)]
+    pub fn stamp(&self, handshake: &mut [u8]) {
+        let at = handshake.len() - 32;
+        let mac1 = self.mac1(&handshake[..at]).unwrap();
+        handshake[at..at + 16].copy_from_slice(&mac1);
     }
 }
 
