@@ -124,7 +124,7 @@ const versionsOf = async (kube: Kube): Promise<ReadonlyMap<string, string>> => {
 const measure = async (claims: number): Promise<AllocatorLoad> => {
   const credentials = kubeconfigFile(kubeconfig);
   const kube = connectKube({ ...common, credentials, callMsMax: 60_000 });
-  await applySchemas(kube, { isLax: false });
+  await applySchemas(kube, { isLax: false, hasTunnels: true });
   await makeClaims(kube, claims);
   const allocation = await runController(claims);
   const before = await versionsOf(kube);

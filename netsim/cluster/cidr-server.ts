@@ -109,13 +109,21 @@ const withoutChecks = (value: unknown): unknown => {
   );
 };
 
-/** Of the allocator's kinds, and Tunnels, without which a controller waits. */
-const SCHEMAS = /^(network\w+|seednetworks|tunnels)\.yaml$/u;
+/** Of the allocator's kinds. */
+const SCHEMAS = /^(network\w+|seednetworks)\.yaml$/u;
 
-/** Installs the schemas, or replaces those that are there; `isLax`: as if they checked nothing but types. */
-export const applySchemas = async (kube: Kube, options: { isLax: boolean }): Promise<void> => {
+/**
+ * Installs the schemas, or replaces those that are there. `isLax`: as if they checked nothing but types; `hasTunnels`:
+ * that of Tunnels, too, without which a controller waits.
+ */
+export const applySchemas = async (
+  kube: Kube,
+  options: { readonly isLax: boolean; readonly hasTunnels?: boolean },
+): Promise<void> => {
   const folder = join(import.meta.dirname, "../../charts/seed/schemas");
-  for (const name of (await readdir(folder)).filter((one) => SCHEMAS.test(one))) {
+  const isWanted = (file: string): boolean =>
+    SCHEMAS.test(file) || (options.hasTunnels === true && file === "tunnels.yaml");
+  for (const name of (await readdir(folder)).filter(isWanted)) {
     for (const document of parseAllDocuments(await readFile(join(folder, name), "utf8"))) {
       const plain = document.toJS({ maxAliasCount: -1 }) as KubeObject;
       const object = options.isLax ? (withoutChecks(plain) as KubeObject) : plain;
