@@ -114,7 +114,7 @@ const rate = (count: number, startedMs: number): string =>
   `${((count * 8) / 1e6 / (performance.now() - startedMs)).toFixed(2)} Gbit/s`;
 
 const until = async (condition: () => Promise<boolean> | boolean): Promise<boolean> => {
-  for (let tries = 0; tries < 500; tries += 1) {
+  for (let tries = 0; tries < 1_500; tries += 1) {
     if (await condition()) return true;
     await after(20);
   }
@@ -200,7 +200,7 @@ t.test("a gateway without TUN", { skip }, async (t) => {
       const path = await scene.forward(target);
       const started = performance.now();
       await endOf(connect(path));
-      t.ok(performance.now() - started < 2000, `${target} took no time-out`);
+      t.ok(performance.now() - started < 8_000, `${target} took no time-out`);
     }
     t.match((await scene.pair.gateway.stats()).counters, {
       stack_dialed: 4,
@@ -214,7 +214,7 @@ t.test("a gateway without TUN", { skip }, async (t) => {
     t.teardown(() => scene.close());
     const port = await scene.pair.gateway.forward({ listen: "127.0.0.1:0", target: V4 });
     const dialTcp = ["bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/${port}; echo reset >&3; cat <&3`];
-    const { status, stderr } = scene.pair.run("gateway", ["timeout", "5", ...dialTcp]);
+    const { status, stderr } = scene.pair.run("gateway", ["timeout", "30", ...dialTcp]);
     t.equal(status, 1);
     t.match(stderr, /Connection reset by peer/u);
   });
@@ -257,7 +257,7 @@ t.test("a gateway without TUN", { skip }, async (t) => {
     await scene.pair.agent.kill();
     const started = performance.now();
     await ends;
-    t.ok(performance.now() - started < 10_000, "both ended");
+    t.ok(performance.now() - started < 60_000, "both ended");
   });
 
   t.test("ends with the forward, and gives all back with the device", async (t) => {

@@ -321,7 +321,7 @@ export class TunnelPair {
   /** Runs a Node program on one side; resolves with what it printed. */
   async start(side: Side, program: readonly string[]): Promise<string> {
     const netns = `--net=/run/netns/${this.namespaces[side]}`;
-    const args = [netns, "timeout", "30", process.execPath, ...program];
+    const args = [netns, "timeout", "120", process.execPath, ...program];
     const child = spawn("nsenter", args, { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
@@ -331,7 +331,7 @@ export class TunnelPair {
 
   /** Waits until a TCP port is listened on. */
   async waitForListener(side: Side, port: number): Promise<void> {
-    for (let tries = 0; tries < 200; tries += 1) {
+    for (let tries = 0; tries < 1_500; tries += 1) {
       if (this.run(side, ["ss", "-Hltn", `sport = :${port}`]).stdout !== "") return;
       await after(20);
     }
@@ -354,7 +354,7 @@ export class TunnelPair {
     side: Side,
     to: string,
     args: readonly string[],
-  ): { isDone(): boolean; done: Promise<PingResult> } {
+  ): { isDone(): boolean; done: Promise<PingResult>; stop(): void } {
     const command = [`--net=/run/netns/${this.namespaces[side]}`, "ping", "-n", "-q", ...args, to];
     const child = spawn("nsenter", command, { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";
@@ -362,7 +362,8 @@ export class TunnelPair {
     const done = new Promise<PingResult>((resolve) =>
       child.once("close", () => resolve(pingResult(output))),
     );
-    return { isDone: () => child.exitCode !== null, done };
+    const stop = (): void => void child.kill("SIGINT");
+    return { isDone: () => child.exitCode !== null, done, stop };
   }
 
   async close(): Promise<void> {

@@ -35,11 +35,11 @@ void t.test("per flow: each source port has one target, many ports have all of t
   const answers = await sendDatagrams(gateway, {
     ...toBalancer,
     count: 10,
-    sockets: 24,
+    sockets: 40,
     sourcePort: 44_000,
   });
-  t.equal(answers.length, 240);
-  for (let socket = 0; socket < 24; socket += 1) {
+  t.equal(answers.length, 400);
+  for (let socket = 0; socket < 40; socket += 1) {
     const machines = new Set(
       answers.filter((answer) => answer.socket === socket).map(({ machine }) => machine),
     );
@@ -110,8 +110,9 @@ void t.test(
     await balancer.setTargets(["node1"]);
     const sending = sendDatagrams(gateway, {
       ...toBalancer,
-      count: 300,
-      intervalMs: 10,
+      // Ten seconds: each move takes some commands of its own.
+      count: 500,
+      intervalMs: 20,
       sourcePort: 40_000,
     });
     const reached = async (name: string, already: number): Promise<void> => {
@@ -132,7 +133,7 @@ void t.test(
       .map(({ machine }) => machine)
       .filter((machine, index, list) => machine !== list[index - 1]);
     t.same(order, ["node1", "node2", "node3"]);
-    t.equal(new Set(answers.map(({ sequence }) => sequence)).size, 300);
+    t.equal(new Set(answers.map(({ sequence }) => sequence)).size, 500);
     await balancer.setMode("per-flow");
     await balancer.setTargets(all);
   },

@@ -39,9 +39,22 @@ const send = async (options: SendOptions): Promise<void> => {
     }
     await after(options.intervalMs ?? 10);
   }
-  await after(options.waitMs ?? 300);
+  await answeredOrSilent(answers, options);
   for (const socket of sockets) socket.close();
   process.stdout.write(JSON.stringify(answers));
+};
+
+/** Resolves when all answers are here, or none came for a while. */
+const answeredOrSilent = async (
+  answers: readonly Answer[],
+  { count, sockets = 1, waitMs = 1_500 }: SendOptions,
+): Promise<void> => {
+  let seen = answers.length;
+  let sinceMs = performance.now();
+  while (answers.length < count * sockets && performance.now() - sinceMs < waitMs) {
+    await after(10);
+    if (answers.length > seen) [seen, sinceMs] = [answers.length, performance.now()];
+  }
 };
 
 const openSocket = async (

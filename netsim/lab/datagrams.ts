@@ -32,7 +32,7 @@ export interface SendOptions {
   readonly sockets?: number;
   /** Default: any free port. With several sockets: the first of a run of ports. */
   readonly sourcePort?: number;
-  /** How long to wait for answers after the last datagram; default 300 ms. */
+  /** How long to wait for the next answer when some are missing; default 1.5 s. */
   readonly waitMs?: number;
 }
 

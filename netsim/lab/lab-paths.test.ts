@@ -78,7 +78,7 @@ void t.test(
       "socat",
       "-T2",
       "-",
-      `TCP:${plan.apiserverPublicAddress}:6443,retry=40,interval=0.05`,
+      `TCP:${plan.apiserverPublicAddress}:6443,retry=400,interval=0.05`,
     ];
     const { stdout } = await lab.namespace("node2").run(dial);
     t.equal(stdout.trim(), public3.shootRouter);

@@ -60,9 +60,9 @@ export const openStream = async (
   );
   const prints = (program: Running, text: string, timeoutMs: number): Promise<boolean> =>
     waitFor(`${program.log} says "${text}"`, () => readLog(program).includes(text), { timeoutMs });
-  await prints(server, "listening", 5_000);
+  await prints(server, "listening", 30_000);
   const client = start(from, clientSource, [address, `${PORT}`], `stream-client-${to.machine}.log`);
-  await prints(client, "connected", 5_000);
+  await prints(client, "connected", 30_000);
   return {
     say: async (line) => {
       await to.run(["bash", "-c", `echo "$0" > "$1"`, line, fifo]);

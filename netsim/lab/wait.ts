@@ -3,7 +3,7 @@
 import { setTimeout as after } from "node:timers/promises";
 
 export interface WaitOptions {
-  /** Default 10 s. */
+  /** Default 30 s: a busy machine is slow, and only what fails waits so long. */
   readonly timeoutMs?: number;
   /** Default 50 ms. */
   readonly intervalMs?: number;
@@ -20,7 +20,7 @@ export const waitFor = async <T>(
   condition: () => T | NotYet | Promise<T | NotYet>,
   options: WaitOptions = {},
 ): Promise<T> => {
-  const timeoutMs = options.timeoutMs ?? 10_000;
+  const timeoutMs = options.timeoutMs ?? 30_000;
   const startMs = performance.now();
   for (let looks = 1; ; looks += 1) {
     let saw: string;
