@@ -89,7 +89,7 @@ export class FakeNetwork implements Network {
           ...(way === undefined ? {} : { way }),
           ...(table === undefined ? {} : { table }),
         })),
-      ...(this.#rules.size === 0 ? {} : { rules: [...this.#rules].toSorted() }),
+      ...(this.#rules.size === 0 ? {} : { rules: [...this.#rules].toSorted((a, b) => a - b) }),
       sysctls: Object.fromEntries(sysctls),
     };
   }
@@ -140,7 +140,9 @@ export class FakeNetwork implements Network {
         return `route ${destination} ${way}${from} proto ${protocol}${table}`;
       },
     );
-    const rules = [...this.#rules].toSorted().map((family) => `rule IPv${family} own table`);
+    const rules = [...this.#rules]
+      .toSorted((a, b) => a - b)
+      .map((family) => `rule IPv${family} own table`);
     const sysctls = [...this.#sysctls].map(([name, value]) => `sysctl ${name} ${value}`);
     return [...links, ...routes.toSorted(), ...rules, ...sysctls.toSorted()].join("\n");
   }

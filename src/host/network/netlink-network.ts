@@ -203,7 +203,7 @@ export class NetlinkNetwork implements Network {
 
   async #ourRules(): Promise<readonly Family[]> {
     const all = (await this.#socket.dump(RTM.getRule)).map(readRule);
-    return [...new Set(all.filter((family) => family !== null))].toSorted();
+    return [...new Set(all.filter((family) => family !== null))].toSorted((a, b) => a - b);
   }
 
   /** A container with NET_ADMIN that is not privileged has a read-only /proc/sys, but netlink. */

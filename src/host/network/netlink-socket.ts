@@ -32,16 +32,17 @@ export class RtnetlinkSocket {
   /** The kernel runs one dump per socket (EBUSY else), so requests take turns. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor() {
+  /** `family`: a number of linux/netlink.h; default: links, addresses, routes. */
+  constructor(family = NETLINK_ROUTE) {
     try {
-      this.#socket = createNetlink(NETLINK_ROUTE, {
+      this.#socket = createNetlink(family, {
         recvBufferSize: BUFFER_BYTES,
         sendBufferSize: BUFFER_BYTES,
       });
     } catch (cause) {
       throw new HostError(
         "unsupported",
-        "A netlink route socket can't be opened on this machine.",
+        `A netlink socket of family ${family} can't be opened on this machine.`,
         { cause },
       );
     }
