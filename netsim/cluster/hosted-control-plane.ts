@@ -159,7 +159,8 @@ function podTemplate(spec: HostedSpec, labels: Labels, container: Container) {
     metadata: { labels },
     spec: {
       automountServiceAccountToken: false,
-      terminationGracePeriodSeconds: 20,
+      // What is open when an API server has drained (watches, streams) is cut then.
+      terminationGracePeriodSeconds: 10,
       // Neither is known in the lab, which has no cluster DNS.
       enableServiceLinks: false,
       containers: [container],

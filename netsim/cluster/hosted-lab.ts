@@ -7,6 +7,7 @@ import { openLab } from "#netsim/lab/lab.ts";
 import { captureTunnel } from "#netsim/lab/tunnel-test.ts";
 import { type HostedCluster, openHostedCluster } from "./hosted-cluster.ts";
 import { writeProductImages } from "./hosted-install.ts";
+import { writePrometheusImage } from "./hosted-prometheus.ts";
 import { openPrograms } from "./programs.ts";
 
 /** Runs `run` with both clusters up and nothing of the product installed; keeps evidence of a failure. */
@@ -19,9 +20,10 @@ export const withHostedCluster = async (
   try {
     await captureTunnel(lab);
     const images = await writeProductImages(join(lab.ram, "product-images"));
+    const prometheus = await writePrometheusImage(join(lab.ram, "prometheus.tar"));
     const cluster = await openHostedCluster(lab, {
       programs,
-      images: { seed: [images.controller, images.gateway], shoot: [images.agent] },
+      images: { seed: [images.controller, images.gateway, prometheus], shoot: [images.agent] },
       onProgress: (step, ms) => t.comment(`${Math.round(ms)} ms: ${step}`),
     });
     await run(cluster);

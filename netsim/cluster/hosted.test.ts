@@ -5,8 +5,9 @@
  *   +-----------------------------------------+                            +---------------------------+
  *   | shoot--lab--alpha                       |                            | kube-system               |
  *   |   kube-apiserver-x [xylem-gateway] .....|..UDP..> balancer :51820 ..>|   xylem-agent (DaemonSet) |
- *   |   etcd-0, controller-manager, scheduler |                            | default                   |
- *   | xylem-system                            |                            |   web-node1..3, webhook,  |
+ *   |   prometheus-0 [xylem-gateway] .........|..UDP..> balancer           | default                   |
+ *   |   etcd-0, controller-manager, scheduler |                            |   web-node1..3, webhook,  |
+ *   | xylem-system                            |                            |                           |
  *   |   xylem-controller x 2 (injector)       | <..TCP 6443.. kubelets     |   probe-api, talker       |
  *   +-----------------------------------------+                            +---------------------------+
  *
@@ -34,6 +35,7 @@ import {
   serverFlags,
   underExecs,
 } from "./hosted-pods.ts";
+import { startHostedPrometheus } from "./hosted-prometheus.ts";
 import { type JobSite, mainJob, runMainJob, settleApis } from "./main-job.ts";
 import { catchAllWebhook, guardedNamespace, webPod } from "./workloads.ts";
 
@@ -42,7 +44,7 @@ const controlPlane = [apiServerName, "kube-controller-manager", "kube-scheduler"
 const patienceMs = 240_000;
 const skip = skipUnlessRoot === false ? (whyNoHelm() ?? false) : skipUnlessRoot;
 
-void t.test("the charts on a seed with hosted pods", { skip, timeout: 1_500_000 }, (t) =>
+void t.test("the charts on a seed with hosted pods", { skip, timeout: 1_400_000 }, (t) =>
   withHostedCluster(t, async (cluster) => {
     const step = async (title: string, run: (t: Test, cluster: HostedCluster) => Promise<void>) => {
       await t.test(title, (t) => run(t, cluster));
@@ -52,8 +54,15 @@ void t.test("the charts on a seed with hosted pods", { skip, timeout: 1_500_000 
     await step("without a tunnel the API server reaches no node", reachesNothing);
     await step("the commands of docs/install.md lead to a working kubectl exec", installs);
     await step("I48 the gateway is the first init container and has one capability", isInjected);
-    await step("every line of the main job passes", doesTheMainJob);
+    await step(
+      "every line of the main job passes, Prometheus with a gateway of its own included",
+      doesTheMainJob,
+    );
     await step("I35 a Job with a gateway completes", jobCompletes);
+    await step(
+      "I31 I39 a pod without its gateway is named, one that can't have it says why",
+      isTold,
+    );
     await step("T20 T21 each of three API servers reaches all nodes", scalesUp);
     await step("T22 three API servers are rolled under execs, and nobody notices", rolls);
     await step("T23 two of three API servers go, and nobody notices", scalesDown);
@@ -122,8 +131,19 @@ const doesTheMainJob = async (t: Test, cluster: HostedCluster): Promise<void> =>
   const site: JobSite = {
     ...cluster,
     site: { nodes: cluster.nodes, seed: { machine: "seed" } },
-    prometheus: null,
+    prometheus: await startHostedPrometheus(cluster),
   };
+  const { stdout } = await waitFor(
+    "both gateways hold a slot",
+    async () => {
+      const where = ["tunnel", hostedTunnel, "-n", cluster.namespace];
+      const path = "jsonpath={.status.gateways[*].slot}";
+      const found = await cluster.seed.kubectl.run(["get", ...where, "-o", path]);
+      return found.stdout.split(" ").length === 2 ? found : null;
+    },
+    { timeoutMs: patienceMs },
+  );
+  t.match(stdout, /^\d+ \d+$/u);
   await settleApis(site, patienceMs);
   const checks = mainJob(site, { copyMegabytes: 20, timeoutMs: 30_000 });
   for (const { name, outcome } of await runMainJob(checks, { inParallel: false })) {
@@ -155,6 +175,46 @@ const jobCompletes = async (t: Test, { seed, namespace }: HostedCluster): Promis
   const [pod] = await livePods(seed.kubectl, { namespace, label: "job-name=once" });
   t.equal(pod?.spec.initContainers?.[0]?.name, "xylem-gateway", "it had a gateway");
   await seed.kubectl.run(["delete", "job", "once", "-n", namespace, "--wait=false"]);
+};
+
+const isTold = async (t: Test, { seed, namespace }: HostedCluster): Promise<void> => {
+  const { kubectl } = seed;
+  const pod = (name: string, more: object): string =>
+    JSON.stringify({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { namespace, name, labels: { "xylem.dev/tunnel": hostedTunnel } },
+      spec: {
+        terminationGracePeriodSeconds: 0,
+        containers: [{ name, image: "lab.local/pod:1", args: ["pause"], imagePullPolicy: "Never" }],
+        ...more,
+      },
+    });
+  const dryRun = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
+  const host = await kubectl.run(dryRun, { input: pod("on-host", { hostNetwork: true }) });
+  const skipped: unknown = JSON.parse(host.stdout);
+  t.match(skipped, { metadata: { annotations: { "xylem.dev/injection-skipped": /\S/u } } });
+
+  const unlabelled = JSON.parse(pod("late", {})) as { metadata: { labels?: object } };
+  delete unlabelled.metadata.labels;
+  await kubectl.run(["create", "-f", "-"], { input: JSON.stringify(unlabelled) });
+  await kubectl.run(["label", "pod", "late", "-n", namespace, `xylem.dev/tunnel=${hostedTunnel}`]);
+  const told = async (want: RegExp): Promise<string> => {
+    const path = "jsonpath={.status.conditions[?(@.type=='Injected')].message}";
+    const args = ["get", "tunnel", hostedTunnel, "-n", namespace, "-o", path];
+    return await waitFor(
+      `the Tunnel says ${want.source}`,
+      async () => {
+        const { stdout } = await kubectl.run(args);
+        if (want.test(stdout)) return stdout;
+        throw new Error(stdout);
+      },
+      { timeoutMs: patienceMs, intervalMs: 200 },
+    );
+  };
+  t.match(await told(/late \(missing\)/u), /restart the workloads/u);
+  await kubectl.run(["delete", "pod", "late", "-n", namespace]);
+  t.ok(await told(/^every pod has the current gateway$/u));
 };
 
 /** Execs that some API server could not bring to their node fail the test; a lost client connection is told. */

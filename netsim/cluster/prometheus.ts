@@ -6,20 +6,25 @@ import { stringify } from "yaml";
 import type { Namespace } from "#netsim/lab/namespace.ts";
 import type { ClusterKeys } from "./pki.ts";
 
-export interface PrometheusSpec {
-  readonly namespace: Namespace;
+/** What its configuration says. */
+export interface ScrapeSpec {
   /** Of the shoot: the kubelets ask for its client certificate. */
   readonly keys: ClusterKeys;
-  readonly folder: string;
-  readonly logs: string;
-  readonly labpod: string;
-  /** host:port lists. */
+  /** host:port list. */
   readonly kubelets: readonly string[];
-  readonly pods: readonly string[];
   /** Where targets are asked for over HTTP, `<url>/nodes` and `<url>/pods`; left out: the lists above. */
   readonly discoveryUrl?: string;
   /** For a gateway in proxy mode, e.g. http://127.0.0.1:3128. */
   readonly proxyUrl?: string;
+}
+
+export interface PrometheusSpec extends ScrapeSpec {
+  readonly namespace: Namespace;
+  readonly folder: string;
+  readonly logs: string;
+  readonly labpod: string;
+  /** host:port list. */
+  readonly pods: readonly string[];
 }
 
 export interface ScrapeTarget {
@@ -49,7 +54,7 @@ export async function startPrometheus(spec: PrometheusSpec): Promise<Prometheus>
     await writeFile(`${podsFile}.new`, JSON.stringify([{ targets: pods }]));
     await rename(`${podsFile}.new`, podsFile);
   };
-  await Promise.all([writeFile(file, configuration(spec, podsFile)), setPods(spec.pods)]);
+  await Promise.all([writeFile(file, scrapeConfiguration(spec, podsFile)), setPods(spec.pods)]);
   const argv = ["prometheus", "--config.file", file, "--web.listen-address", address];
   const running = spec.namespace.spawn(
     [...argv, "--storage.tsdb.path", join(spec.folder, "data")],
@@ -76,7 +81,8 @@ export async function startPrometheus(spec: PrometheusSpec): Promise<Prometheus>
   };
 }
 
-function configuration(spec: PrometheusSpec, podsFile: string): string {
+/** The text of prometheus.yml; `podsFile` holds the pods' addresses. */
+export function scrapeConfiguration(spec: ScrapeSpec, podsFile: string): string {
   const proxy = spec.proxyUrl === undefined ? {} : { proxy_url: spec.proxyUrl };
   const { file } = spec.keys;
   const discovered = (what: string): object | null =>
@@ -121,7 +127,8 @@ interface TargetsAnswer {
   };
 }
 
-function readTargets(text: string): readonly ScrapeTarget[] {
+/** Reads what `/api/v1/targets` answers. */
+export function readTargets(text: string): readonly ScrapeTarget[] {
   const answer = JSON.parse(text) as TargetsAnswer;
   return answer.data.activeTargets.map(({ labels, health, lastError, lastScrape }) => ({
     job: labels.job,
