@@ -14,6 +14,8 @@ export interface FirewallObserved {
 export interface Firewall {
   /** Reads the kernel; null: our table does not exist. */
   observe(): Promise<FirewallObserved | null>;
+  /** False only when nobody has changed the machine's ruleset since the last `observe` began; true also where that can't be told. */
+  hasChanged(): Promise<boolean>;
   /** Replaces the whole table in one transaction. */
   replace(table: FirewallTable): Promise<void>;
   /** Removes the table; absent is success. */

@@ -43,17 +43,21 @@ export interface HostReport {
 /**
  * Makes the machine as desired with the fewest writes. Never throws HostError: failures are in the report.
  * The filter goes first, and routes and peers only follow when it stands: nothing is open for a moment.
- * A device of null holds what is desired already.
+ * A firewall or device of null holds what is desired already.
  */
 export async function reconcileHost(
-  ports: Omit<HostPorts, "device"> & { readonly device: Device | null },
+  ports: Pick<HostPorts, "network"> & {
+    readonly firewall: Firewall | null;
+    readonly device: Device | null;
+  },
   desired: HostDesired,
 ): Promise<HostReport> {
   const pass = new Pass();
-  const isFiltered = await pass.attempt(() => putFirewall(pass, ports.firewall, desired.firewall));
+  const { firewall, device } = ports;
+  const isFiltered =
+    firewall === null || (await pass.attempt(() => putFirewall(pass, firewall, desired.firewall)));
   if (!isFiltered) return pass.report();
   await pass.attempt(() => putNetwork(pass, ports.network, desired.network));
-  const { device } = ports;
   if (device !== null) await pass.attempt(() => putDevice(pass, device, desired.device));
   return pass.report();
 }

@@ -27,6 +27,32 @@ void t.test("a second instance that stops leaves the first one's tunnel alone", 
   t.equal((await first.apply(desired)).writes, 0, "the first has nothing to mend");
 });
 
+void t.test(
+  "rules that nobody has touched are not read again, and drift is still mended",
+  async (t) => {
+    const host = new FakeHost();
+    const end = endOn(host);
+    await end.apply(desired);
+    await end.apply(desired);
+    host.firewall.faults.add("observe", new HostError("io", "nft was asked"), 1);
+    t.match(await end.apply(desired), { writes: 0, errors: [] });
+    host.firewall.flush();
+    t.match(await end.apply(desired), { writes: 0, errors: [{ message: "nft was asked" }] });
+    t.match(await end.apply(desired), { writes: 1, errors: [] }, "the filter is put back");
+    t.match(await end.apply(desired), { writes: 0, errors: [] });
+  },
+);
+
+void t.test("another filter is written though nobody has touched the old one", async (t) => {
+  const host = new FakeHost();
+  const end = endOn(host);
+  await end.apply(desired);
+  await end.apply(desired);
+  const chains = desired.firewall.chains.slice(1);
+  const report = await end.apply({ ...desired, firewall: { ...desired.firewall, chains } });
+  t.match(report, { writes: 1, errors: [] });
+});
+
 void t.test("a second instance that took over removes everything when it stops", async (t) => {
   const host = new FakeHost();
   const [first, second] = [endOn(host), endOn(host)];

@@ -78,7 +78,9 @@ export class TunnelEnd {
     const device = this.#reached !== null && before?.device === desired.device ? null : opened;
     this.#reached = null;
     const { network, firewall } = this.#ports;
-    const report = await reconcileHost({ network, firewall, device }, desired);
+    const isFiltered = before?.firewall === desired.firewall && !(await firewall.hasChanged());
+    const ports = { network, firewall: isFiltered ? null : firewall, device };
+    const report = await reconcileHost(ports, desired);
     if (report.errors.length === 0) this.#reached = desired;
     return report;
   }

@@ -146,6 +146,28 @@ export function firewallCompliance(t: Test, makeBench: () => Promise<FirewallBen
     t.equal(rendered(observed?.table, gatewayTable), renderNft(gatewayTable));
   });
 
+  test("whoever looks again need not read what nobody has changed", async (t, {
+    firewall,
+    ...hands
+  }) => {
+    t.equal(await firewall.hasChanged(), true, "never read");
+    await firewall.replace(gatewayTable);
+    t.equal(await firewall.hasChanged(), true, "written, but not read since");
+    await firewall.observe();
+    t.equal(await firewall.hasChanged(), false);
+    t.equal(await firewall.hasChanged(), false, "asking changes nothing");
+    for (const touch of [hands.addForeignRule, hands.flush, hands.flushRuleset]) {
+      await touch();
+      t.equal(await firewall.hasChanged(), true, "whatever somebody else did");
+      await firewall.observe();
+      t.equal(await firewall.hasChanged(), false, "an absent table is a reading too");
+      await firewall.replace(gatewayTable);
+      await firewall.observe();
+    }
+    await firewall.remove();
+    t.equal(await firewall.hasChanged(), true);
+  });
+
   test("drift is seen: rules flushed by somebody else", async (t, bench) => {
     const { firewall } = bench;
     await firewall.replace(gatewayTable);
