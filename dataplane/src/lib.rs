@@ -10,6 +10,8 @@ pub mod echo;
 pub mod event;
 #[cfg(test)]
 mod fuzz_bench;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz_targets;
 pub mod inner_flows;
 pub mod ip;
 pub mod ip_side;

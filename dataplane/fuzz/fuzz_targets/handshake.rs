@@ -1,0 +1,5 @@
+//! The target `handshake` for libFuzzer.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| xylem_dataplane::fuzz_targets::handshake(bytes));
