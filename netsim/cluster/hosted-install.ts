@@ -46,7 +46,7 @@ export async function installFromPage(
 ): Promise<void> {
   const [values = "", ...blocks] = await commandBlocks();
   const given = valuesOf(cluster);
-  const named = [...values.matchAll(/(\w+)=/gu)].map(([, name]) => name);
+  const named = [...values.matchAll(/(\w+)=/gu)].map(([, name = ""]) => name);
   if (named.toSorted().join() !== Object.keys(given).toSorted().join()) {
     throw new Error(`docs/install.md names ${named.join(", ")}; the lab has others`);
   }
