@@ -1,12 +1,15 @@
 /** Captures the packets of a machine with tcpdump(8), to be kept with the evidence of a failure. */
 
 import { mkdirSync, readFileSync } from "node:fs";
+import { setTimeout as after } from "node:timers/promises";
 
 import type { Lab } from "./lab.ts";
 import type { Running } from "./process.ts";
 import { waitFor } from "./wait.ts";
 
 const stopGraceMs = 2_000;
+/** Some filters are tcpdump's own work: then the kernel counts more than is written. */
+const takenMsMax = 3_000;
 
 export interface Capture {
   /** The pcap file; complete once `stop` has resolved. */
@@ -56,7 +59,32 @@ export const startCapture = async (
   ];
   const program = lab.namespace(machine).spawn(argv, { log: `${name}-tcpdump.log` });
   await listening(program);
-  return { file, stop: () => program.stop(stopGraceMs) };
+  const stop = async (): Promise<void> => {
+    if (program.isRunning()) await taken(program);
+    await program.stop(stopGraceMs);
+  };
+  return { file, stop };
+};
+
+/** The counts that tcpdump has printed so far: on SIGUSR1, and at its end. */
+const countsSaid = (program: Running): readonly (readonly [captured: string, seen: string])[] =>
+  [
+    ...readFileSync(program.log, "utf8").matchAll(
+      /(\d+) packets? captured, (\d+) packets? received by filter/g,
+    ),
+  ].map(([, captured = "", seen = ""]) => [captured, seen] as const);
+
+/** Resolves when tcpdump has written what the kernel has counted for it: at its end it drops what still waits. */
+const taken = async (program: Running): Promise<void> => {
+  const startMs = performance.now();
+  while (program.isRunning() && performance.now() - startMs < takenMsMax) {
+    const before = countsSaid(program).length;
+    program.kill("SIGUSR1");
+    await after(20);
+    const said = countsSaid(program);
+    const [captured, seen] = said.at(-1) ?? [];
+    if (said.length > before && captured === seen) return;
+  }
 };
 
 /** How many packets of a capture match a filter. */

@@ -7,13 +7,17 @@ import { namespaceFolder } from "./namespace.ts";
 import { runCommand } from "./process.ts";
 import { namespaceName } from "./wiring.ts";
 
-/** The kubelet sets these for the whole machine, not for its namespaces. */
+/** Watches of files, for all programs of a user together: one cluster of the lab needs 44, and several stand side by side. */
+const inotifyInstances = { key: "fs.inotify.max_user_instances", min: 1_024 } as const;
+
+/** Set for the whole machine, not for its namespaces: by the kubelet, and the last one by the lab. */
 const hostSysctls = [
   "vm.overcommit_memory",
   "kernel.panic",
   "kernel.panic_on_oops",
   "kernel.keys.root_maxkeys",
   "kernel.keys.root_maxbytes",
+  inotifyInstances.key,
 ];
 const sysctlsFile = `${ledgerRoot}/host-sysctls.json`;
 
@@ -71,15 +75,25 @@ export const hostDifferences = (before: HostState, now: HostState): string[] =>
     ];
   });
 
-/** Saves the host's sysctls once for all labs that run now. */
+/** Saves the host's sysctls once for all labs that run now, and makes room for several clusters. */
 export const saveHostSysctls = async (): Promise<void> => {
-  if (existsSync(sysctlsFile)) return;
-  const values: Record<string, string> = {};
-  for (const key of hostSysctls) {
-    const { code, stdout } = await runCommand(["sysctl", "-n", key], { check: false });
-    if (code === 0) values[key] = stdout.trim();
+  if (!existsSync(sysctlsFile)) {
+    const values: Record<string, string> = {};
+    for (const key of hostSysctls) {
+      const value = await readSysctl(key);
+      if (value !== null) values[key] = value;
+    }
+    writeFileSync(sysctlsFile, JSON.stringify(values));
   }
-  writeFileSync(sysctlsFile, JSON.stringify(values));
+  const { key, min } = inotifyInstances;
+  // A machine that forbids it can still run one lab after the other.
+  if (Number((await readSysctl(key)) ?? min) < min)
+    await runCommand(["sysctl", "-qw", `${key}=${min}`], { check: false });
+};
+
+const readSysctl = async (key: string): Promise<string | null> => {
+  const { code, stdout } = await runCommand(["sysctl", "-n", key], { check: false });
+  return code === 0 ? stdout.trim() : null;
 };
 
 /** Sets the host's sysctls back when no lab is left; until then the others may still need them. */

@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { fileURLToPath } from "node:url";
 
 import t from "tap";
@@ -51,6 +60,22 @@ void t.test("two labs with the same ranges run side by side", async (t) => {
   );
   await Promise.all([one.close(), two.close()]);
 });
+
+void t.test(
+  "there is room for the file watches of several clusters while a lab is open",
+  async (t) => {
+    const limit = "/proc/sys/fs/inotify/max_user_instances";
+    try {
+      accessSync(limit, constants.W_OK);
+    } catch {
+      t.pass("the limit can't be raised", { skip: `${limit} is read-only on this machine` });
+      return;
+    }
+    const lab = await openLab(pair("test-room"));
+    t.ok(Number(readFileSync(limit, "utf8")) >= 1_024);
+    await lab.close();
+  },
+);
 
 void t.test("a lab whose name begins with another's is no leak of that one", async (t) => {
   const short = await openLab(pair("test-name"));
