@@ -24,8 +24,11 @@ const OWN: u16 = 1;
 const OTHER: u16 = 2;
 const MTU: u16 = 1_380;
 
+/// Takes anything; panics when a promise is broken.
+pub type Run = fn(&[u8]);
+
 /// Every target by the name of its corpus folder.
-pub const TARGETS: [(&str, fn(&[u8])); 9] = [
+pub const TARGETS: [(&str, Run); 9] = [
     ("steering", steering),
     ("handshake", handshake),
     ("ip-header", ip_header),
