@@ -200,7 +200,10 @@ const runBeside = async (jobs: readonly Job[]): Promise<Outcome[]> => {
   const quiet = jobs.filter((job) => job.isQuiet === true);
   const loud = jobs.filter((job) => job.isQuiet !== true && !aloneFiles.has(job.name));
   const first = await runAll(alone, 1);
-  return [...first, ...(await Promise.all([runAll(loud, LAB_PARALLEL), runAll(quiet, 1)])).flat()];
+  return [
+    ...first,
+    ...(await Promise.all([runAll(loud, LAB_PARALLEL), runAll(quiet, quiet.length)])).flat(),
+  ];
 };
 
 /**
