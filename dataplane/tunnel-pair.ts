@@ -321,7 +321,7 @@ export class TunnelPair {
   /** Runs a Node program on one side; resolves with what it printed. */
   async start(side: Side, program: readonly string[]): Promise<string> {
     const netns = `--net=/run/netns/${this.namespaces[side]}`;
-    const args = [netns, "timeout", "120", process.execPath, ...program];
+    const args = [netns, "timeout", "300", process.execPath, ...program];
     const child = spawn("nsenter", args, { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
