@@ -13,9 +13,9 @@ export interface Heap {
 /** Work that comes in a burst has ended when nothing was noted for this time. */
 const QUIET_MS = 5_000;
 /** Less than this is not worth the time. */
-const GROWTH_BYTES_MIN = 1_000_000;
+const GROWTH_BYTES_MIN = 1_500_000;
 /** Between two collections: each takes 40 ms or so, which is then 0.02 % of a core at most. */
-const PAUSE_MS = 3 * 60_000;
+const PAUSE_MS = 5 * 60_000;
 
 /** Has a timer only after work, so that a program at rest is not woken. */
 export class MemoryRelief {
