@@ -57,3 +57,41 @@ impl Table {
         by_key
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::Identity;
+    use crate::peer::NewPeer;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    fn peer(n: u8) -> Arc<Peer> {
+        Arc::new(Peer::new(NewPeer {
+            key: [n; 32],
+            agent: u16::from(n),
+            slot: 0,
+            endpoint: None,
+            path: 0,
+            noise: Identity::new([9; 32]).peer([n; 32], u32::from(n)),
+        }))
+    }
+
+    #[test]
+    fn only_peers_that_were_heard_timed_or_waited_for_are_measured() {
+        let peers = [1, 2, 3, 4].map(peer);
+        peers[0].heard_ms.store(70, Relaxed);
+        peers[2].waiting_ms.store(90, Relaxed);
+        peers[3].rtt_us.store(500, Relaxed);
+        let measured = Table::new(peers, HashMap::new()).measured(100);
+        let seen: Vec<_> = measured
+            .iter()
+            .map(|p| (p.agent, p.received_age_ms, p.unanswered_ms, p.rtt_us))
+            .collect();
+        let wanted = [
+            (1, Some(30), None, None),
+            (3, None, Some(10), None),
+            (4, None, None, Some(500)),
+        ];
+        assert_eq!(seen, wanted);
+    }
+}
