@@ -25,10 +25,12 @@ const RESPONSES_PER_SECOND: u32 = 2_000;
 const COOKIES_PER_SECOND: u32 = 1_000;
 /// Cookie replies a second to others behind a peer's address: many gateways share one NAT.
 const NEIGHBOUR_COOKIES_PER_SECOND: u32 = 2_000;
-/// Messages a second from one address and port. A gateway needs one in five seconds.
+/// Messages a second to an agent from one address and port. A gateway needs one in five seconds.
 const PORT_PER_SECOND: u8 = 5;
-/// Messages a second from one address prefix, unless a peer is behind it.
+/// Messages a second to an agent from one address prefix, unless a peer is behind it.
 const PREFIX_PER_SECOND: u16 = 100;
+/// As `PORT_PER_SECOND`, to a gateway: all agents of a shoot have one address and port, the balancer's.
+const BALANCER_PER_SECOND: u8 = 250;
 /// Messages a second from one prefix that a peer is behind.
 const NEIGHBOURS_PER_SECOND: u16 = 2_000;
 
@@ -94,8 +96,8 @@ impl Senders {
         }
     }
 
-    fn has_room(&self, at: Cells, prefix_max: u16) -> bool {
-        self.ports[at.port] < PORT_PER_SECOND && self.prefixes[at.prefix] < prefix_max
+    fn has_room(&self, at: Cells, port_max: u8, prefix_max: u16) -> bool {
+        self.ports[at.port] < port_max && self.prefixes[at.prefix] < prefix_max
     }
 
     fn count(&mut self, at: Cells) {
@@ -115,6 +117,8 @@ struct Cells {
 pub struct Admission {
     /// Keeps strangers from choosing addresses that share counters with somebody else's.
     seed: u64,
+    port_max: u8,
+    prefix_max: u16,
     unproven: Senders,
     proven: Senders,
     strangers: Budget<STRANGERS_PER_SECOND>,
@@ -129,16 +133,22 @@ pub struct Admission {
     prefixes: HashMap<Prefix, usize>,
 }
 
-impl Default for Admission {
-    fn default() -> Admission {
-        Admission::seeded(RandomState::new().hash_one(0))
-    }
-}
-
 impl Admission {
-    fn seeded(seed: u64) -> Admission {
+    /// The limits of a gateway or of an agent.
+    pub fn new(is_gateway: bool) -> Admission {
+        Admission::seeded(RandomState::new().hash_one(0), is_gateway)
+    }
+
+    fn seeded(seed: u64, is_gateway: bool) -> Admission {
+        let (port_max, prefix_max) = if is_gateway {
+            (BALANCER_PER_SECOND, NEIGHBOURS_PER_SECOND)
+        } else {
+            (PORT_PER_SECOND, PREFIX_PER_SECOND)
+        };
         Admission {
             seed,
+            port_max,
+            prefix_max,
             unproven: Senders::new(),
             proven: Senders::new(),
             strangers: Budget::default(),
@@ -161,9 +171,9 @@ impl Admission {
         let most = if is_neighbour {
             NEIGHBOURS_PER_SECOND
         } else {
-            PREFIX_PER_SECOND
+            self.prefix_max
         };
-        if !self.unproven.has_room(at, most) {
+        if !self.unproven.has_room(at, self.port_max, most) {
             return Admitted::No;
         }
         let admitted = if self.known.contains_key(&from) && self.known_ones.take(now_ms)
@@ -183,8 +193,8 @@ impl Admission {
     pub fn proven(&mut self, from: SocketAddr, now_ms: u64) -> bool {
         let at = self.cells(from, Prefix::of(from.ip()), now_ms);
         self.proven.tick(now_ms);
-        let is_admitted =
-            self.proven.has_room(at, PREFIX_PER_SECOND) && self.proven_ones.take(now_ms);
+        let is_admitted = self.proven.has_room(at, self.port_max, self.prefix_max)
+            && self.proven_ones.take(now_ms);
         if is_admitted {
             self.proven.count(at);
         }

@@ -37,7 +37,7 @@ impl Flooded {
         let agent = Arc::new(Identity::new([1; 32]));
         let mut stranger = gateway(99, &agent.public_key());
         Flooded {
-            admission: Admission::seeded(1),
+            admission: Admission::seeded(1, false),
             initiation: initiation(&mut stranger),
             mac1: Mac1Key::new(&agent.public_key()),
             agent,
@@ -214,7 +214,7 @@ fn s1_a_stranger_with_a_real_address_and_its_cookie_is_limited_too() {
 
 #[test]
 fn responses_of_thousands_of_agents_behind_one_balancer_are_taken() {
-    let mut admission = Admission::seeded(1);
+    let mut admission = Admission::seeded(1, false);
     let taken = (0..2_500)
         .filter(|_| admission.response(false, NOW) == Admitted::Yes)
         .count();
@@ -225,7 +225,7 @@ fn responses_of_thousands_of_agents_behind_one_balancer_are_taken() {
 
 #[test]
 fn addresses_of_peers_are_bounded_and_the_oldest_is_forgotten_first() {
-    let mut admission = Admission::seeded(1);
+    let mut admission = Admission::seeded(1, false);
     for n in 0..5_000 {
         admission.remember(forged(n), u64::from(n));
     }
@@ -233,4 +233,16 @@ fn addresses_of_peers_are_bounded_and_the_oldest_is_forgotten_first() {
     assert_eq!(admission.prefixes.values().sum::<usize>(), KNOWN_MAX);
     assert!(admission.known.contains_key(&forged(4_999)));
     assert!(!admission.known.contains_key(&forged(0)));
+}
+
+#[test]
+fn initiations_of_hundreds_of_agents_behind_one_balancer_reach_a_gateway() {
+    let mut admission = Admission::seeded(1, true);
+    let balancer = at("198.51.100.1:51820");
+    admission.remember(balancer, NOW);
+    let taken = (0..1_000)
+        .filter(|_| admission.unproven(balancer, NOW) == Admitted::Yes)
+        .count();
+    assert_eq!(taken, 250);
+    assert!((0..250).all(|_| admission.proven(balancer, NOW)));
 }

@@ -87,7 +87,7 @@ pub fn handshake(bytes: &[u8]) {
     let from = SocketAddr::from(([192, 0, 2, 1], 9));
     for datagram in [bytes, &stamped] {
         let mut out = [0u8; HANDSHAKE_MAX];
-        IDENTITY.screen(datagram, from, &mut Admission::default(), 0, &mut out);
+        IDENTITY.screen(datagram, from, &mut Admission::new(false), 0, &mut out);
         let Ok(mut peer) = PEER.lock() else { return };
         let mut room = vec![0u8; datagram.len().max(HANDSHAKE_MAX)];
         assert_eq!(peer.open(datagram, &mut room), Opened::Refused);

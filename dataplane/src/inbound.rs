@@ -85,7 +85,7 @@ impl<'a> Inbound<'a> {
             },
             reply: vec![0; REPLY_MAX],
             trials: TrialBudget::default(),
-            admission: Admission::default(),
+            admission: Admission::new(shared.is_gateway()),
             relay: Relay::default(),
             timers: Timers::new(shared, path_tokens),
         }
