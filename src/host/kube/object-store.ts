@@ -58,7 +58,7 @@ export const pruneNode: Prune = (object) => {
 const DECIMAL = /^[1-9]\d*$/u;
 
 /** True when both versions are numbers, as those of every Kubernetes API server are, and the first is not newer. */
-const isNotNewer = (incoming: string | undefined, held: string | undefined): boolean => {
+export const isNotNewer = (incoming: string | undefined, held: string | undefined): boolean => {
   if (incoming === undefined || held === undefined) return false;
   if (incoming === held) return true;
   if (!DECIMAL.test(incoming) || !DECIMAL.test(held)) return false;

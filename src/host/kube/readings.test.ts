@@ -108,3 +108,58 @@ function reflectorIn(
 ): Reflector {
   return { state, items, synced: () => Promise.resolve(), stop: () => undefined };
 }
+
+void t.test(
+  "what arrived is read when it is among the items, whatever came in between",
+  async (t) => {
+    const { parse } = textReader();
+    const readings = new Readings("Node", parse);
+    const arrive = (name: string, spec: string, version: number): KubeObject =>
+      readings.prune(node(name, spec, version));
+    const items = new Map([["a", arrive("a", "one", 1)]]);
+    t.equal(readings.update(items), true);
+    // The first page of a new list has come, the list is not taken yet; news of another object is told meanwhile.
+    const a2 = arrive("a", "new", 5);
+    const c = arrive("c", "late", 5);
+    items.set("b", arrive("b", "two", 4));
+    t.equal(readings.update(items), true);
+    t.same(readings.values, ["one", "two"]);
+    items.set("a", a2);
+    items.set("c", c);
+    t.equal(readings.update(items), true);
+    t.same(readings.values, ["new", "two", "late"]);
+    // A repetition of an older version is refused by the store, after a newer one was taken.
+    items.set("b", arrive("b", "three", 9));
+    arrive("b", "two", 8);
+    t.equal(readings.update(items), true);
+    t.same(readings.values, ["new", "three", "late"]);
+    // One goes and another comes: the count is the same.
+    items.delete("a");
+    items.set("d", arrive("d", "four", 10));
+    t.equal(readings.update(items), true);
+    t.same(readings.values, ["three", "late", "four"]);
+    t.equal(readings.update(items), false);
+  },
+);
+
+void t.test("a heartbeat among 1,000 nodes looks at one of them", async (t) => {
+  const { parse } = textReader();
+  const readings = new Readings("Node", parse);
+  const items = new Map<string, KubeObject>();
+  for (let n = 0; n < 1000; n += 1) items.set(`n${n}`, readings.prune(node(`n${n}`, "one", 1)));
+  readings.update(items);
+  let asked = 0;
+  const counted = new Proxy(items, {
+    get: (target, property) => {
+      const value: unknown = Reflect.get(target, property, target);
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]): unknown => {
+        asked += property === "get" ? 1 : 1000;
+        return Reflect.apply(value, target, args) as unknown;
+      };
+    },
+  });
+  items.set("n7", readings.prune(node("n7", "one", 2)));
+  t.equal(readings.update(counted), false);
+  t.ok(asked <= 2, `asked ${asked} times`);
+});

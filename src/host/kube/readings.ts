@@ -3,7 +3,11 @@
 import type { Finding } from "#src/model/finding.ts";
 import type { Parsed } from "#src/model/parsed.ts";
 import type { KubeObject, Reflector } from "#src/ports/kube.ts";
-import { type Prune, pruneToIdentity } from "./object-store.ts";
+import { objectKey } from "#src/ports/kube-resource.ts";
+import { isNotNewer, type Prune, pruneToIdentity } from "./object-store.ts";
+
+/** Arrivals that are remembered at most; with more, all items are looked at from then on. */
+const NEWS_MAX = 100_000;
 
 interface Known<T> {
   /** The object that was read; a reflector replaces an object, it never changes one. */
@@ -13,13 +17,16 @@ interface Known<T> {
 
 /**
  * The facts of one kind. A Node's heartbeat costs one parse and is no change: 1,000 nodes send three a second, so that
- * nothing is made anew for the objects that stayed.
+ * nothing is made anew for the objects that stayed, nor are they looked at.
  */
 export class Readings<T> {
   readonly #kind: string;
   readonly #parse: (object: unknown) => Parsed<T>;
   /** What objects said that have arrived since the last update. */
   readonly #arrived = new WeakMap<KubeObject, Parsed<T>>();
+  /** What has arrived and was not seen among the items yet, by name; null: look at all items. */
+  #news: Map<string, KubeObject> | null = null;
+  #isFirst = true;
   readonly #known = new Map<string, Known<T>>();
   #values: readonly T[] = [];
   #findings: readonly Finding[] = [];
@@ -37,6 +44,10 @@ export class Readings<T> {
   readonly prune: Prune = (object) => {
     const kept = pruneToIdentity(object);
     this.#arrived.set(kept, this.#parse(object));
+    if (this.#isFirst) this.#news = new Map();
+    this.#isFirst = false;
+    this.#news?.set(objectKey(kept.metadata), kept);
+    if (this.#news !== null && this.#news.size > NEWS_MAX) this.#news = null;
     return kept;
   };
 
@@ -54,20 +65,34 @@ export class Readings<T> {
     if (items === null) return false;
     let isChanged = !this.#isListed;
     this.#isListed = true;
-    for (const [name, object] of items) {
+    for (const name of this.#namesToRead(items)) {
+      const object = items.get(name);
       const before = this.#known.get(name);
-      if (before?.object === object) continue;
+      if (object === undefined || before?.object === object) continue;
       const read = this.#read(object);
       const isSame = before !== undefined && JSON.stringify(before.read) === JSON.stringify(read);
       this.#known.set(name, { object, read: isSame ? before.read : read });
       isChanged ||= !isSame;
     }
+    // What is known has all that is there by now; equal sizes mean that nothing else is known.
     if (this.#known.size > items.size) {
       isChanged = true;
       for (const name of this.#known.keys()) if (!items.has(name)) this.#known.delete(name);
     }
     if (isChanged) this.#collect(items);
     return isChanged;
+  }
+
+  /** Of a list that comes in pages, what has arrived may not be among the items yet: it stays news. */
+  #namesToRead(items: ReadonlyMap<string, KubeObject>): Iterable<string> {
+    if (this.#news === null) return items.keys();
+    const names = [...this.#news.keys()];
+    for (const [name, { metadata }] of this.#news) {
+      const held = items.get(name)?.metadata;
+      if (held !== undefined && isNotNewer(metadata.resourceVersion, held.resourceVersion))
+        this.#news.delete(name);
+    }
+    return names;
   }
 
   #read(object: KubeObject): Parsed<T> {
