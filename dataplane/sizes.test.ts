@@ -29,11 +29,10 @@ const pingSizes = (
   from: "gateway" | "agent",
   { to, headers }: { readonly to: string; readonly headers: number },
 ): readonly string[] => {
-  const one = `out=$(ping -n -c 1 -W $wait -M do -s $((size - ${headers})) ${to} 2>&1); echo $size $? $out`;
-  const script = `for size in $(seq 1300 1500); do
-    wait=20; [ $size -gt ${MTU} ] && wait=1
-    (${one}) &
-  done; wait`;
+  const one = `out=$(ping -n -c $count -i 0.2 -W $wait -M do -s $((size - ${headers})) ${to} 2>&1); echo $size $? $out`;
+  // Apart: beside the answers of all others, ping has missed that its own packet was too long.
+  const script = `count=3 wait=20; for size in $(seq 1300 ${MTU}); do (${one}) & done; wait
+    count=3 wait=1; for size in $(seq ${MTU + 1} 1500); do (${one}) & done; wait`;
   const lines = pair.run(from, ["bash", "-c", script]).stdout.trim().split("\n");
   const isRight = (line: string): boolean => {
     const [size, status] = line.split(" ").map(Number);
@@ -42,6 +41,18 @@ const pingSizes = (
   };
   const wrong = lines.filter((line) => !isRight(line));
   return lines.length === 201 ? wrong : [...wrong, `${lines.length} answers of 201`];
+};
+
+/** What both ends threw away, for a failure's message. */
+const dropsOf = async (pair: TunnelPair): Promise<string> => {
+  const of = async (side: "gateway" | "agent"): Promise<string> => {
+    const { counters } = await pair[side].stats();
+    const drops = Object.entries(counters).filter(
+      ([name, count]) => /drop|lost/u.test(name) && count > 0,
+    );
+    return `${side}: ${drops.map((drop) => drop.join(" ")).join(", ") || "no drops"}`;
+  };
+  return `${await of("gateway")}; ${await of("agent")}`;
 };
 
 t.setTimeout(300_000);
@@ -57,7 +68,8 @@ for (const outer of ["ipv4", "ipv6"] as const) {
       for (const { name, headers, of } of families) {
         for (const { from, to } of ways) {
           const wrong = pingSizes(pair, from, { to: of[to], headers });
-          t.strictSame(wrong, [], `${name} from the ${from}`);
+          const lost = wrong.length === 0 ? "" : `, ${await dropsOf(pair)}`;
+          t.strictSame(wrong, [], `${name} from the ${from}${lost}`);
         }
       }
     },
