@@ -17,6 +17,20 @@ struct World {
 }
 
 impl World {
+    /// So many peers behind one path whose socket is open, and three entries alive.
+    fn new(peers: u32, seed: u64) -> World {
+        World {
+            paths: Paths::new(&[[Some(1), None]]),
+            peers: (1..=peers).map(super::tests::peer).collect(),
+            open: vec![1],
+            current: 1,
+            next_socket: 2,
+            seed,
+            alive: [true; 3],
+            initiations: 0,
+        }
+    }
+
     fn is_alive(&self, socket: SocketId) -> bool {
         let hash = (socket ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
         self.alive[(hash % 3) as usize]
@@ -158,16 +172,7 @@ fn a_path_that_died_with_its_only_peer_is_replaced_once() {
 #[test]
 fn w52_five_hundred_peers_that_lose_their_path_at_once_come_back_without_a_handshake() {
     for seed in 0..10 {
-        let mut world = World {
-            paths: Paths::new(&[[Some(1), None]]),
-            peers: (1..=500).map(super::tests::peer).collect(),
-            open: vec![1],
-            current: 1,
-            next_socket: 2,
-            seed,
-            alive: [true; 3],
-            initiations: 0,
-        };
+        let mut world = World::new(500, seed);
         for now_ms in (1000..1500).step_by(10) {
             world.step(now_ms);
         }
@@ -200,16 +205,7 @@ proptest! {
         seed in any::<u64>(),
         deaths in prop::collection::vec(0usize..3, 1..6),
     ) {
-        let mut world = World {
-            paths: Paths::new(&[[Some(1), None]]),
-            peers: (1..=5).map(super::tests::peer).collect(),
-            open: vec![1],
-            current: 1,
-            next_socket: 2,
-            seed,
-            alive: [true; 3],
-            initiations: 0,
-        };
+        let mut world = World::new(5, seed);
         let mut now_ms = 1000;
         for dead in deaths {
             world.alive = [true; 3];

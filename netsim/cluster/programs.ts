@@ -225,16 +225,10 @@ async function gather(
     outputs: { ...dispatcher.outputs, ...Object.fromEntries(names.map((name) => [name, name])) },
   };
   if (await isComplete(folder, whole)) return folder;
-  const unfinished = `${folder}.unfinished-${process.pid}`;
-  await mkdir(unfinished, { recursive: true });
-  try {
-    await compile(dispatcher, unfinished);
-    await rename(join(unfinished, dispatcher.name), join(unfinished, "hyperkube"));
+  await fill(folder, whole, async (unfinished) => {
+    await make(dispatcher, unfinished);
     for (const [name, path] of parts) await copyFile(path, join(unfinished, name));
-    await publish(unfinished, folder, whole);
-  } finally {
-    await rm(unfinished, { recursive: true, force: true });
-  }
+  });
   return folder;
 }
 
@@ -267,20 +261,37 @@ async function isComplete(folder: string, unit: Unit): Promise<boolean> {
 }
 
 async function build(unit: Unit, folder: string, onElapsed: (ms: number) => void): Promise<void> {
-  const unfinished = `${folder}.unfinished-${process.pid}`;
-  await mkdir(unfinished, { recursive: true });
   const startMs = performance.now();
   onElapsed(0);
   const ticking = setInterval(() => onElapsed(performance.now() - startMs), 1000);
   try {
-    await compile(unit, unfinished);
-    for (const [made, ours] of Object.entries(unit.outputs)) {
-      if (made !== ours) await rename(join(unfinished, made), join(unfinished, ours));
-    }
-    await publish(unfinished, folder, unit);
+    await fill(folder, unit, (unfinished) => make(unit, unfinished));
   } finally {
     clearInterval(ticking);
+  }
+}
+
+/** Fills a folder under another name first, so that nobody ever sees a part of it. */
+async function fill(
+  folder: string,
+  unit: Unit,
+  write: (unfinished: string) => Promise<void>,
+): Promise<void> {
+  const unfinished = `${folder}.unfinished-${process.pid}`;
+  await mkdir(unfinished, { recursive: true });
+  try {
+    await write(unfinished);
+    await publish(unfinished, folder, unit);
+  } finally {
     await rm(unfinished, { recursive: true, force: true });
+  }
+}
+
+/** Compiles a unit into a folder, under our names. */
+async function make(unit: Unit, folder: string): Promise<void> {
+  await compile(unit, folder);
+  for (const [made, ours] of Object.entries(unit.outputs)) {
+    if (made !== ours) await rename(join(folder, made), join(folder, ours));
   }
 }
 

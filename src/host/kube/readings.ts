@@ -24,9 +24,8 @@ export class Readings<T> {
   readonly #parse: (object: unknown) => Parsed<T>;
   /** What objects said that have arrived since the last update. */
   readonly #arrived = new WeakMap<KubeObject, Parsed<T>>();
-  /** What has arrived and was not seen among the items yet, by name; null: look at all items. */
+  /** What has arrived and was not seen among the items yet, by name; null: nobody tells of arrivals. */
   #news: Map<string, KubeObject> | null = null;
-  #isFirst = true;
   readonly #known = new Map<string, Known<T>>();
   #values: readonly T[] = [];
   #findings: readonly Finding[] = [];
@@ -44,10 +43,8 @@ export class Readings<T> {
   readonly prune: Prune = (object) => {
     const kept = pruneToIdentity(object);
     this.#arrived.set(kept, this.#parse(object));
-    if (this.#isFirst) this.#news = new Map();
-    this.#isFirst = false;
-    this.#news?.set(objectKey(kept.metadata), kept);
-    if (this.#news !== null && this.#news.size > NEWS_MAX) this.#news = null;
+    this.#news ??= new Map();
+    if (this.#news.size <= NEWS_MAX) this.#news.set(objectKey(kept.metadata), kept);
     return kept;
   };
 
@@ -85,7 +82,7 @@ export class Readings<T> {
 
   /** Of a list that comes in pages, what has arrived may not be among the items yet: it stays news. */
   #namesToRead(items: ReadonlyMap<string, KubeObject>): Iterable<string> {
-    if (this.#news === null) return items.keys();
+    if (this.#news === null || this.#news.size > NEWS_MAX) return items.keys();
     const names = [...this.#news.keys()];
     for (const [name, { metadata }] of this.#news) {
       const held = items.get(name)?.metadata;
